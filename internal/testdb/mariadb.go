@@ -70,7 +70,7 @@ func StartMariaDB(ctx context.Context, o MariaDBOptions) (*MariaDB, error) {
 func mariaDBAccount(dir string) (account, error) {
 	acct, err := serverAccount("mysql")
 	if err != nil {
-		return ownAccount(), nil //nolint:nilerr // the server then runs as root
+		return ownAccount(), nil // the server then runs as root
 	}
 	if dir == "" {
 		return acct, nil
