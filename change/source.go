@@ -83,6 +83,10 @@ type Catalog interface {
 // TableInfo is what a catalog tells about one table.
 type TableInfo struct {
 	Table TableID
+	// Layout was valid at some moment of the call: bracket the call with two
+	// positions, or Pin. Its Definition is empty, since that costs a query a
+	// table. nil when Problem says why there is none.
+	Layout *Layout
 	// RowsEstimate and SizeBytesEstimate are the server's own guesses.
 	RowsEstimate, SizeBytesEstimate int64
 	// Problem is why the table cannot be captured (no key, an engine without
