@@ -1,0 +1,233 @@
+package actor
+
+import (
+	"sync"
+	"time"
+)
+
+// Timer is a message that an actor has sent to itself for later. The zero Timer
+// is one that has come.
+type Timer struct{ t *timer }
+
+// Stop cancels the message and reports whether it was still to come. After
+// Stop it is not handled any more, even if it already waits in the mailbox.
+// Call it only from the handlers of the actor that made the Timer.
+func (t Timer) Stop() bool {
+	if t.t == nil || !t.t.cell.unlinkTimer(t.t) {
+		return false
+	}
+	t.t.cancelled = true
+	t.t.cell.spec.sys.timers.remove(t.t)
+	return true
+}
+
+// timer is one entry of the system's heap, and the envelope in which its message
+// travels once it is due.
+type timer struct {
+	cell    *cell
+	msg     any
+	restart bool // of the supervision: posts sysRestart, has no msg and is in no list
+
+	when time.Duration // since timers.base; timers.mu guards it and pos
+	pos  int           // index in the heap plus 1; 0 when not in it
+
+	// The list of the actor's timers that have not been handled; turn only.
+	linked, cancelled bool
+	prev, next        *timer
+}
+
+// after arms a timer for c. An actor that stops gets none.
+func (c *cell) after(d time.Duration, msg any) Timer {
+	if c.life >= stopping {
+		return Timer{}
+	}
+	x := c.x()
+	t := &timer{cell: c, msg: msg, linked: true, next: x.timers}
+	if t.next != nil {
+		t.next.prev = t
+	}
+	x.timers = t
+	c.spec.sys.timers.add(t, d)
+	return Timer{t}
+}
+
+// unlinkTimer takes t from c's list and reports whether it was in it.
+func (c *cell) unlinkTimer(t *timer) bool {
+	if !t.linked {
+		return false
+	}
+	if t.next != nil {
+		t.next.prev = t.prev
+	}
+	if t.prev != nil {
+		t.prev.next = t.next
+	} else {
+		c.ext.timers = t.next
+	}
+	t.linked, t.prev, t.next = false, nil, nil
+	return true
+}
+
+// dropTimers cancels all timers of c, the restart backoff included.
+func (c *cell) dropTimers() {
+	if t := c.ext.restart.backoff; t != nil {
+		c.spec.sys.timers.remove(t)
+		c.ext.restart.backoff = nil
+	}
+	for c.ext.timers != nil {
+		Timer{c.ext.timers}.Stop()
+	}
+}
+
+// timers is the system's one heap of pending timers and the goroutine that
+// fires them.
+type timers struct {
+	base  time.Time
+	wake  chan struct{} // the earliest timer has changed
+	quit  chan struct{}
+	ended chan struct{}
+	mu    struct {
+		sync.Mutex
+		heap []*timer // by when, earliest first
+	}
+}
+
+func newTimers() *timers {
+	ts := &timers{base: time.Now(), wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
+	go ts.run()
+	return ts
+}
+
+func (ts *timers) add(t *timer, d time.Duration) {
+	when := time.Since(ts.base) + max(d, 0)
+	if when < 0 { // a delay near the largest Duration
+		when = 1<<63 - 1
+	}
+	ts.mu.Lock()
+	t.when = when
+	ts.mu.heap = append(ts.mu.heap, t)
+	ts.upLocked(len(ts.mu.heap) - 1)
+	first := t.pos == 1
+	ts.mu.Unlock()
+	if first {
+		select {
+		case ts.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (ts *timers) remove(t *timer) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if t.pos > 0 {
+		ts.removeLocked(t.pos - 1)
+	}
+}
+
+func (ts *timers) len() int {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return len(ts.mu.heap)
+}
+
+// run fires due timers until quit is closed.
+func (ts *timers) run() {
+	defer close(ts.ended)
+	alarm := time.NewTimer(0)
+	defer alarm.Stop()
+	for {
+		select {
+		case <-alarm.C:
+		case <-ts.wake:
+		case <-ts.quit:
+			return
+		}
+		for {
+			t, wait := ts.due()
+			if t == nil {
+				alarm.Reset(wait)
+				break
+			}
+			t.fire()
+		}
+	}
+}
+
+// due takes the earliest timer if its time has come; otherwise it returns how
+// long until then.
+func (ts *timers) due() (*timer, time.Duration) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if len(ts.mu.heap) == 0 {
+		return nil, time.Hour
+	}
+	t := ts.mu.heap[0]
+	if wait := t.when - time.Since(ts.base); wait > 0 {
+		return nil, wait
+	}
+	ts.removeLocked(0)
+	return t, 0
+}
+
+func (t *timer) fire() {
+	if t.restart {
+		t.cell.post(sysRestart)
+		return
+	}
+	// An actor that has stopped meanwhile has cancelled its timers.
+	_ = t.cell.tell(nil, t)
+}
+
+func (ts *timers) setLocked(i int, t *timer) {
+	ts.mu.heap[i] = t
+	t.pos = i + 1
+}
+
+func (ts *timers) upLocked(i int) {
+	h := ts.mu.heap
+	t := h[i]
+	for i > 0 {
+		parent := (i - 1) / 4
+		if h[parent].when <= t.when {
+			break
+		}
+		ts.setLocked(i, h[parent])
+		i = parent
+	}
+	ts.setLocked(i, t)
+}
+
+func (ts *timers) downLocked(i int) {
+	h := ts.mu.heap
+	t := h[i]
+	for {
+		least := -1
+		for k := 4*i + 1; k < min(4*i+5, len(h)); k++ {
+			if least < 0 || h[k].when < h[least].when {
+				least = k
+			}
+		}
+		if least < 0 || h[least].when >= t.when {
+			break
+		}
+		ts.setLocked(i, h[least])
+		i = least
+	}
+	ts.setLocked(i, t)
+}
+
+func (ts *timers) removeLocked(i int) {
+	h := ts.mu.heap
+	h[i].pos = 0
+	last := len(h) - 1
+	moved := h[last]
+	h[last] = nil
+	ts.mu.heap = h[:last]
+	if i == last {
+		return
+	}
+	ts.setLocked(i, moved)
+	ts.upLocked(i)
+	ts.downLocked(moved.pos - 1)
+}
