@@ -146,7 +146,7 @@ func (d *dispatcher) watch() {
 // sleeps while no queue has cells.
 func (d *dispatcher) monitor() {
 	defer d.leave()
-	tick := time.NewTimer(time.Hour)
+	tick := newStoppedTimer()
 	defer tick.Stop()
 	for {
 		select {

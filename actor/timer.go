@@ -134,7 +134,7 @@ func (ts *timers) len() int {
 // run fires due timers until quit is closed.
 func (ts *timers) run() {
 	defer close(ts.ended)
-	alarm := time.NewTimer(0)
+	alarm := newStoppedTimer()
 	defer alarm.Stop()
 	for {
 		select {
@@ -145,22 +145,27 @@ func (ts *timers) run() {
 		}
 		for {
 			t, wait := ts.due()
-			if t == nil {
-				alarm.Reset(wait)
-				break
+			if t != nil {
+				t.fire()
+				continue
 			}
-			t.fire()
+			if wait > 0 {
+				alarm.Reset(wait)
+			} else {
+				alarm.Stop()
+			}
+			break
 		}
 	}
 }
 
 // due takes the earliest timer if its time has come; otherwise it returns how
-// long until then.
+// long until then, 0 if there is none.
 func (ts *timers) due() (*timer, time.Duration) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if len(ts.mu.heap) == 0 {
-		return nil, time.Hour
+		return nil, 0
 	}
 	t := ts.mu.heap[0]
 	if wait := t.when - time.Since(ts.base); wait > 0 {
@@ -230,4 +235,11 @@ func (ts *timers) removeLocked(i int) {
 	ts.setLocked(i, moved)
 	ts.upLocked(i)
 	ts.downLocked(moved.pos - 1)
+}
+
+// newStoppedTimer returns a timer that waits for Reset.
+func newStoppedTimer() *time.Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
 }
