@@ -5,16 +5,23 @@
 # what to do and exits with 1.
 set -euo pipefail
 
+# runs NAME: whether a program is in PATH, or at the path given, and may be run.
+# `command -v` alone also finds files that may not.
+runs() {
+	local path
+	path=$(command -v "$1" 2>/dev/null) && [ -x "$path" ]
+}
+
 # have VARIABLE NAME DIRECTORY...: whether a program is where the variable says,
 # in PATH, or in one of the directories the Go code looks in too.
 have() {
 	local set=${!1:-} name=$2 dir
 	shift 2
 	if [ -n "$set" ]; then
-		command -v "$set" >/dev/null 2>&1
+		runs "$set"
 		return
 	fi
-	command -v "$name" >/dev/null 2>&1 && return
+	runs "$name" && return
 	for dir in "$@"; do
 		[ -x "$dir/$name" ] && return
 	done
@@ -55,6 +62,18 @@ by_hand() {
 	exit 1
 }
 
+# A variable that points nowhere is not mended by a package.
+for name in RUNNEL_MARIADBD RUNNEL_MARIADB_INSTALL_DB RUNNEL_MARIADB_DUMP; do
+	if [ -n "${!name:-}" ] && ! runs "${!name}"; then
+		echo "install-deps: $name=${!name} is no program that can be run; correct or unset it" >&2
+		exit 1
+	fi
+done
+if [ -n "${RUNNEL_PG_BIN:-}" ] && ! have_postgres; then
+	echo "install-deps: RUNNEL_PG_BIN=$RUNNEL_PG_BIN does not hold initdb and postgres; correct or unset it" >&2
+	exit 1
+fi
+
 mapfile -t packages < <(missing)
 if [ ${#packages[@]} -eq 0 ]; then
 	exit 0
@@ -72,7 +91,8 @@ if [ ! -e "$policy" ]; then
 fi
 log=$(mktemp)
 export DEBIAN_FRONTEND=noninteractive
-if ! { apt-get update -q && apt-get install -q -y --no-install-recommends "${packages[@]}"; } >"$log" 2>&1; then
+wait=(-o DPkg::Lock::Timeout=300) # seconds, when another installation is under way
+if ! { apt-get update -q && apt-get install -q -y "${wait[@]}" --no-install-recommends "${packages[@]}"; } >"$log" 2>&1; then
 	tail -n 30 "$log" >&2
 	echo "install-deps: apt-get could not install ${packages[*]}; the whole log is in $log" >&2
 	exit 1

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 // Exec runs statements as root, one after another in one session, and stops at
 // the first error.
 func (m *MariaDB) Exec(ctx context.Context, sql ...string) error {
-	return m.session(ctx, m.Addr(), func(c *client.Conn) error {
+	return m.session(ctx, func(c *client.Conn) error {
 		for _, s := range sql {
 			r, err := c.Execute(s)
 			if err != nil {
@@ -33,7 +32,7 @@ func (m *MariaDB) Exec(ctx context.Context, sql ...string) error {
 // them, NULL as "NULL".
 func (m *MariaDB) Query(ctx context.Context, sql string) ([][]string, error) {
 	var rows [][]string
-	err := m.session(ctx, m.Addr(), func(c *client.Conn) error {
+	err := m.session(ctx, func(c *client.Conn) error {
 		r, err := c.Execute(sql)
 		if err != nil {
 			return fmt.Errorf("run %s: %w", shorten(sql), err)
@@ -62,8 +61,7 @@ func (m *MariaDB) CreateUser(ctx context.Context, name, password string, grants 
 
 // answers is nil when the server at our port is the one we started.
 func (m *MariaDB) answers(ctx context.Context) error {
-	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(m.mu.port)) // the starter holds the lock
-	return m.session(ctx, addr, func(c *client.Conn) error {
+	return m.session(ctx, func(c *client.Conn) error {
 		r, err := c.Execute("SELECT @@datadir")
 		if err != nil {
 			return fmt.Errorf("ask for the data directory: %w", err)
@@ -74,14 +72,14 @@ func (m *MariaDB) answers(ctx context.Context) error {
 			return err
 		}
 		if len(rows) != 1 || filepath.Clean(rows[0][0]) != m.DataDir() {
-			return fmt.Errorf("%s is the port of another server, with data in %q", addr, rows)
+			return fmt.Errorf("%s is the port of another server, with data in %q", m.Addr(), rows)
 		}
 		return nil
 	})
 }
 
 // session runs fn on a new connection as root and cuts it when ctx is done.
-func (m *MariaDB) session(ctx context.Context, addr string, fn func(*client.Conn) error) error {
+func (m *MariaDB) session(ctx context.Context, fn func(*client.Conn) error) error {
 	const connectLimit = 30 * time.Second
 	var cut func() bool // undoes the tie of the connection to ctx
 	dial := func(dctx context.Context, network, address string) (net.Conn, error) {
@@ -95,14 +93,14 @@ func (m *MariaDB) session(ctx context.Context, addr string, fn func(*client.Conn
 		})
 		return raw, raw.SetDeadline(time.Now().Add(connectLimit))
 	}
-	c, err := client.ConnectWithDialer(ctx, "tcp", addr, "root", "", "", dial, func(c *client.Conn) error {
+	c, err := client.ConnectWithDialer(ctx, "tcp", m.Addr(), "root", "", "", dial, func(c *client.Conn) error {
 		return c.SetCollation("utf8mb4_general_ci")
 	})
 	if cut != nil {
 		defer cut()
 	}
 	if err != nil {
-		return fmt.Errorf("connect to %s as root: %w", addr, err)
+		return fmt.Errorf("connect to %s as root: %w", m.Addr(), err)
 	}
 	err = c.SetDeadline(time.Time{})
 	if err == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -151,18 +150,14 @@ func (p *Postgres) DSN(user, pass string) string { return p.DatabaseDSN(user, pa
 
 // DatabaseDSN names one database of the server for a user.
 func (p *Postgres) DatabaseDSN(user, pass, database string) string {
-	return postgresDSN(p.Addr(), user, pass, database)
-}
-
-func postgresDSN(addr, user, pass, database string) string {
-	u := url.URL{Scheme: "postgres", User: url.UserPassword(user, pass), Host: addr, Path: "/" + database, RawQuery: "sslmode=disable"}
+	u := url.URL{Scheme: "postgres", User: url.UserPassword(user, pass), Host: p.Addr(), Path: "/" + database, RawQuery: "sslmode=disable"}
 	return u.String()
 }
 
 // Exec runs statements as the superuser in the database postgres, one after
 // another in one session, and stops at the first error.
 func (p *Postgres) Exec(ctx context.Context, sql ...string) error {
-	return p.session(ctx, p.Addr(), "postgres", func(c *pgx.Conn) error {
+	return p.session(ctx, func(c *pgx.Conn) error {
 		for _, s := range sql {
 			if _, err := runText(ctx, c, s); err != nil {
 				return err
@@ -176,7 +171,7 @@ func (p *Postgres) Exec(ctx context.Context, sql ...string) error {
 // its rows as the server prints them, NULL as "NULL".
 func (p *Postgres) Query(ctx context.Context, sql string) ([][]string, error) {
 	var rows [][]string
-	err := p.session(ctx, p.Addr(), "postgres", func(c *pgx.Conn) (err error) {
+	err := p.session(ctx, func(c *pgx.Conn) (err error) {
 		rows, err = runText(ctx, c, sql)
 		return err
 	})
@@ -206,23 +201,22 @@ func (p *Postgres) CreateUser(ctx context.Context, name, password string, grants
 
 // answers is nil when the server at our port is the one we started.
 func (p *Postgres) answers(ctx context.Context) error {
-	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(p.mu.port)) // the starter holds the lock
-	return p.session(ctx, addr, "postgres", func(c *pgx.Conn) error {
+	return p.session(ctx, func(c *pgx.Conn) error {
 		rows, err := runText(ctx, c, "SHOW data_directory")
 		if err != nil {
 			return err
 		}
 		if len(rows) != 1 || filepath.Clean(rows[0][0]) != p.DataDir() {
-			return fmt.Errorf("%s is the port of another server, with data in %q", addr, rows)
+			return fmt.Errorf("%s is the port of another server, with data in %q", p.Addr(), rows)
 		}
 		return nil
 	})
 }
 
-func (p *Postgres) session(ctx context.Context, addr, database string, fn func(*pgx.Conn) error) error {
-	c, err := pgx.Connect(ctx, postgresDSN(addr, "postgres", "", database))
+func (p *Postgres) session(ctx context.Context, fn func(*pgx.Conn) error) error {
+	c, err := pgx.Connect(ctx, p.DSN("postgres", ""))
 	if err != nil {
-		return fmt.Errorf("connect to %s as postgres: %w", addr, err)
+		return fmt.Errorf("connect to %s as postgres: %w", p.Addr(), err)
 	}
 	return errors.Join(fn(c), c.Close(ctx))
 }

@@ -10,10 +10,6 @@ import (
 	"syscall"
 )
 
-// deathSignal switches the kernel's death signal off in the test of the reaper,
-// which needs an orphan.
-var deathSignal = true
-
 // serverAttr runs a child under acct, in a process group of its own so that a
 // Ctrl-C at our terminal does not reach it, and killed with us. The credential is
 // set here rather than by the server itself because a change of user clears the

@@ -10,6 +10,10 @@ import (
 	"syscall"
 )
 
+// deathSignal is off only in the test of the reaper, which needs an orphan. Where
+// the kernel knows no death signal it changes nothing.
+var deathSignal = true
+
 // process is one running child. The goroutine that started it keeps its OS
 // thread until the child has ended: the kernel's death signal is tied to the
 // thread, not to the process.

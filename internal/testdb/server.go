@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -45,11 +46,14 @@ type server struct {
 	fixed    bool                            // the caller chose the port
 	children func(pid int) []int             // processes to kill with the server, nil for none
 
+	port atomic.Int32            // set by start, constant after it
+	proc atomic.Pointer[process] // nil while none runs; changed under mu, read by anyone
+
+	// mu makes start, Stop, Kill and Restart one after another. It is held while
+	// they wait, so what others may ask in the meantime stands outside.
 	mu struct {
 		sync.Mutex
-		port     int
 		hold     *portHold
-		proc     *process
 		rec      *record
 		released bool // Stop has run: the directory is no longer ours
 	}
@@ -59,11 +63,7 @@ type server struct {
 func (s *server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port())) }
 
 // Port is the server's TCP port; it stays the same over Restart.
-func (s *server) Port() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.port
-}
+func (s *server) Port() int { return int(s.port.Load()) }
 
 // Dir is the directory that holds the server's data, log and socket.
 func (s *server) Dir() string { return s.dir }
@@ -76,23 +76,19 @@ func (s *server) LogFile() string { return filepath.Join(s.dir, "server.log") }
 
 // PID is the process id of the running server, 0 when it does not run.
 func (s *server) PID() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.proc == nil {
-		return 0
+	if proc := s.proc.Load(); proc != nil {
+		return proc.pid
 	}
-	return s.mu.proc.pid
+	return 0
 }
 
 // Done is closed when the process that runs now has ended for any reason. Nil,
 // which blocks for ever, when none runs.
 func (s *server) Done() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.proc == nil {
-		return nil
+	if proc := s.proc.Load(); proc != nil {
+		return proc.done
 	}
-	return s.mu.proc.done
+	return nil
 }
 
 // Stop ends the server and releases what it holds; a temporary directory is
@@ -152,14 +148,15 @@ func (s *server) start(ctx context.Context, port int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fixed = port != 0
-	s.mu.port = port
+	s.port.Store(int32(port))
 	for try := 1; ; try++ {
 		if !s.fixed {
 			hold, err := reservePort()
 			if err != nil {
 				return err
 			}
-			s.mu.hold, s.mu.port = hold, hold.port
+			s.mu.hold = hold
+			s.port.Store(int32(hold.port))
 		}
 		err := s.launchLocked(ctx)
 		if err == nil {
@@ -185,13 +182,14 @@ func (s *server) launchLocked(ctx context.Context) error {
 		return err
 	}
 	proc, err := startProcess(processSpec{
-		program: s.program, args: s.args(s.mu.port), dir: s.dir, log: s.LogFile(),
+		program: s.program, args: s.args(s.Port()), dir: s.dir, log: s.LogFile(),
 		acct: s.acct, diedSig: s.diedSig,
 	})
 	if err != nil {
 		return errors.Join(err, rec.remove())
 	}
-	s.mu.proc, s.mu.rec = proc, rec
+	s.proc.Store(proc)
+	s.mu.rec = rec
 	err = rec.setServer(proc.pid)
 	if err == nil {
 		err = s.awaitLocked(ctx, proc, logAt)
@@ -232,7 +230,7 @@ func (s *server) awaitLocked(ctx context.Context, proc *process, logAt int64) er
 
 // endLocked stops the process in order and kills it when that takes too long.
 func (s *server) endLocked() error {
-	proc := s.mu.proc
+	proc := s.proc.Load()
 	if proc == nil {
 		return nil
 	}
@@ -251,7 +249,7 @@ func (s *server) endLocked() error {
 }
 
 func (s *server) killLocked() error {
-	proc := s.mu.proc
+	proc := s.proc.Load()
 	if proc == nil {
 		return nil
 	}
@@ -270,7 +268,8 @@ func (s *server) killLocked() error {
 // forgetLocked drops a process that has ended, and its record.
 func (s *server) forgetLocked() error {
 	rec := s.mu.rec
-	s.mu.proc, s.mu.rec = nil, nil
+	s.proc.Store(nil)
+	s.mu.rec = nil
 	if rec == nil {
 		return nil
 	}

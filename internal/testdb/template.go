@@ -53,6 +53,9 @@ func buildTemplate(ctx context.Context, path string, acct account, build func(ct
 	if err := build(ctx, data); err != nil {
 		return err
 	}
+	if err := removeStale(path + ".new-*"); err != nil {
+		return err
+	}
 	made, err := os.MkdirTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
 	if err != nil {
 		return fmt.Errorf("make cache directory: %w", err)
@@ -65,6 +68,17 @@ func buildTemplate(ctx context.Context, path string, acct account, build func(ct
 		return fmt.Errorf("publish template directory: %w", err)
 	}
 	return nil
+}
+
+// removeStale removes what a builder that was killed has left. The caller holds
+// the lock, so none of it is in use.
+func removeStale(pattern string) error {
+	left, err := filepath.Glob(pattern)
+	errs := []error{err}
+	for _, dir := range left {
+		errs = append(errs, os.RemoveAll(dir))
+	}
+	return errors.Join(errs...)
 }
 
 // fillFrom gives a server a fresh data directory. It appears complete or not at
