@@ -254,7 +254,9 @@ func (c *cell) bury(rest []any) {
 
 // disown removes a buried child.
 func (c *cell) disown(kid *cell) {
-	c.spec.sys.actors.Add(-1)
+	if c.parent != nil { // a guardian's end is none of an actor
+		c.spec.sys.actors.Add(-1)
+	}
 	c.mu.Lock()
 	wake := false
 	if c.links != nil {
