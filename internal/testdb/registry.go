@@ -146,6 +146,10 @@ func reapOrphans() error {
 	if err != nil {
 		return err
 	}
+	return reapIn(dir)
+}
+
+func reapIn(dir string) error {
 	unlock, ok, err := tryLockFile(filepath.Join(dir, "reaper.lock"))
 	if err != nil || !ok {
 		return err
@@ -176,7 +180,7 @@ func reapRecord(path string) error {
 	if r.Server != 0 && r.DataDir != "" {
 		kids := procChildren(r.Server)
 		killVerified([]int{r.Server}, r.DataDir)
-		killVerified(kids, "postgres:")
+		killVerified(kids, childName)
 	}
 	errs := []error{}
 	for _, d := range r.TempDirs {
@@ -186,6 +190,10 @@ func reapRecord(path string) error {
 	}
 	return errors.Join(append(errs, r.remove())...)
 }
+
+// childName is on the command line of every child of a PostgreSQL server, the
+// only one that has some.
+const childName = "postgres"
 
 // killVerified kills those processes that still carry want on their command
 // line. One that is gone, or is another process by now, is left alone.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -253,16 +255,51 @@ func (s *server) killLocked() error {
 	if proc == nil {
 		return nil
 	}
-	var kids []int
-	if s.children != nil {
-		kids = s.children(proc.pid)
+	kids, err := s.frozenChildren(proc)
+	if err != nil {
+		return err
 	}
 	if err := proc.signal(syscall.SIGKILL); err != nil {
 		return err
 	}
 	<-proc.done
-	killVerified(kids, "postgres:")
-	return s.forgetLocked()
+	killVerified(slices.Collect(maps.Keys(kids)), childName)
+	return errors.Join(awaitEnd(kids), s.forgetLocked())
+}
+
+// frozenChildren stops a process and lists its children with their start times:
+// a process that is stopped makes no further ones.
+func (s *server) frozenChildren(proc *process) (map[int]string, error) {
+	if s.children == nil {
+		return nil, nil
+	}
+	if err := proc.freeze(); err != nil {
+		return nil, err
+	}
+	kids := make(map[int]string)
+	for _, pid := range s.children(proc.pid) {
+		kids[pid] = procStart(pid)
+	}
+	return kids, nil
+}
+
+// awaitEnd waits for killed children: while one lives it holds on to the shared
+// memory of its server, and the server cannot start again.
+func awaitEnd(kids map[int]string) error {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.NewTimer(probeLimit)
+	defer limit.Stop()
+	for pid, start := range kids {
+		for start != "" && procStart(pid) == start {
+			select {
+			case <-tick.C:
+			case <-limit.C:
+				return fmt.Errorf("wait for killed process %d to end: still there after %v", pid, probeLimit)
+			}
+		}
+	}
+	return nil
 }
 
 // forgetLocked drops a process that has ended, and its record.

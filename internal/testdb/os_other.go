@@ -25,3 +25,5 @@ func lockFile(context.Context, string) (func() error, error) {
 func tryLockFile(string) (func() error, bool, error) {
 	return func() error { return nil }, true, nil
 }
+
+func (p *process) freeze() error { return nil }

@@ -55,3 +55,6 @@ func ownerOf(fi os.FileInfo) (uid, gid int) {
 	}
 	return int(st.Uid), int(st.Gid)
 }
+
+// freeze stops a process where it is, until SIGCONT or SIGKILL.
+func (p *process) freeze() error { return p.signal(syscall.SIGSTOP) }
