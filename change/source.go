@@ -33,8 +33,13 @@ type Source interface {
 	// Now returns the current end of the log: no group with an End at or before
 	// it is still to be written.
 	Now(ctx context.Context) (Position, error)
-	// Open reads from the position, whose History must be the server's present
-	// one (ErrHistory) and whose log must still exist (ErrLogGone).
+	// Oldest returns the position at which the log that is still kept begins.
+	Oldest(ctx context.Context) (Position, error)
+	// Open delivers every group whose End is after from, also one that started
+	// before it (an XA transaction prepared earlier): the token of a position
+	// says where reading has to begin for that. The position's History must be
+	// the server's present one (ErrHistory) and its log must still exist
+	// (ErrLogGone).
 	Open(ctx context.Context, from Position, f Filter) (Stream, error)
 	// Release tells the source that the log before p is no longer needed.
 	Release(ctx context.Context, p Position) error

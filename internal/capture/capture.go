@@ -125,6 +125,13 @@ func New(cfg Config, f Frontier) *Capture {
 // coroutines. Call it before anything else.
 func (c *Capture) SetWait(wait func(ctx context.Context, cond func(*Core) bool) error) { c.wait = wait }
 
+// Try reports whether cond holds now.
+func (c *Capture) Try(cond func(*Core) bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cond(c.mu.core)
+}
+
 // update runs f under the mutex and afterwards wakes whoever waits and schedules
 // the lanes that f made ready.
 func (c *Capture) update(f func(core *Core, ready func(*Lane))) {

@@ -93,20 +93,19 @@ type Core struct {
 	base uint64 // sequence of ring[0]
 
 	read      change.Position // R: end of the last delivered group
-	readFrom  change.Position // where to open the log again: R, or the start of an open group
 	popped    change.Position // f: end of the last entry popped, to be journaled
 	poppedAt  change.Position // from that goes with popped
 	journaled change.Position // F
 	bytes     int
 }
 
-// NewCore returns the state of a capture whose frontier was journaled at f and
-// whose reader opens at from.
+// NewCore returns the state of a capture whose frontier was journaled at f, where
+// its reader opens the log; the log was needed from from.
 func NewCore(f, from change.Position) *Core {
 	return &Core{
 		lanes: map[string]*Lane{}, byTable: map[change.TableID][]*Lane{},
 		wanting: map[*Lane]struct{}{}, loaded: map[*Lane]struct{}{}, base: 1,
-		read: from, readFrom: from, popped: f, poppedAt: from, journaled: f,
+		read: f, popped: f, poppedAt: from, journaled: f,
 	}
 }
 
@@ -216,10 +215,7 @@ func (c *Core) Deliver(end, openFrom change.Position, work []Work, ready func(*L
 		left++
 	}
 	c.ring = append(c.ring, ringEntry{end: end, openFrom: openFrom, left: left})
-	c.read, c.readFrom = end, end
-	if !openFrom.IsZero() {
-		c.readFrom = openFrom
-	}
+	c.read = end
 }
 
 func (c *Core) push(l *Lane, q *[]Item, it Item) {
@@ -391,11 +387,10 @@ func (c *Core) entry(seq uint64) *ringEntry { return &c.ring[seq-c.base] }
 func (c *Core) Advance() (f, from change.Position, ok bool) {
 	n := 0
 	for n < len(c.ring) && c.ring[n].left == 0 {
-		if e := &c.ring[n]; c.popped.Before(e.end) { // never back: after a start the log is read from an open group's start
-			c.popped, c.poppedAt = e.end, e.end
-			if !e.openFrom.IsZero() {
-				c.poppedAt = e.openFrom
-			}
+		e := &c.ring[n]
+		c.popped, c.poppedAt = e.end, e.end
+		if !e.openFrom.IsZero() {
+			c.poppedAt = e.openFrom
 		}
 		n++
 	}

@@ -42,7 +42,7 @@ func (c *Capture) incurable(err error) bool {
 func (c *Capture) read(ctx context.Context) error {
 	for attempt := 1; ctx.Err() == nil; attempt++ {
 		before := c.Status().Groups
-		err := c.readStream(ctx)
+		err := c.ReadLog(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -67,10 +67,10 @@ func (c *Capture) setErr(err error) {
 	c.mu.status.Err = err
 }
 
-func (c *Capture) readStream(ctx context.Context) (err error) {
-	c.mu.Lock()
-	from := c.mu.core.readFrom
-	c.mu.Unlock()
+// ReadLog opens the log at R and delivers its groups until the stream breaks, ctx
+// ends or no lane makes room. Run repeats it.
+func (c *Capture) ReadLog(ctx context.Context) (err error) {
+	from := c.Status().Read
 	stream, err := c.cfg.Source.Open(ctx, from, c.cfg.Filter)
 	if err != nil {
 		return fmt.Errorf("open the log at %s: %w", from.Token, err)

@@ -28,8 +28,7 @@ func (c *Capture) Sweep(ctx context.Context) error {
 	stream, err := c.cfg.Source.Open(ctx, sw.at, c.cfg.Filter)
 	if err != nil {
 		if errors.Is(err, change.ErrLogGone) || errors.Is(err, change.ErrHistory) {
-			sw.lost(err)
-			return nil
+			return sw.lost(ctx, err)
 		}
 		return fmt.Errorf("open the log for the sweep: %w", err)
 	}
@@ -218,19 +217,32 @@ func (s *sweep) deliver(ctx context.Context, g *change.Group) error {
 	return nil
 }
 
-// lost tells the engine that the log from the lanes' checkpoints is gone.
-func (s *sweep) lost(cause error) {
-	lanes := make([]*Lane, 0, len(s.in))
+// lost takes out the lanes whose next groups the source no longer keeps and tells
+// the engine. The others stay and are swept again.
+func (s *sweep) lost(ctx context.Context, cause error) error {
+	var first change.Position
+	if errors.Is(cause, change.ErrLogGone) {
+		var err error
+		if first, err = s.c.cfg.Source.Oldest(ctx); err != nil {
+			return fmt.Errorf("read where the log begins: %w", err)
+		}
+	}
+	var lanes []*Lane
 	s.c.update(func(core *Core, _ func(*Lane)) {
 		for l := range s.in {
-			core.DetachBegin(l)
-			lanes = append(lanes, l)
-			delete(s.in, l)
+			// A lane at or after the oldest position is lost too when a group that
+			// was open at its checkpoint began before: the lowest one always is.
+			if first.IsZero() || l.ckpt.Before(first) || l.ckpt == s.at {
+				core.DetachBegin(l)
+				lanes = append(lanes, l)
+				delete(s.in, l)
+			}
 		}
 	})
 	if s.c.cfg.Lost != nil {
 		s.c.cfg.Lost(lanes, cause)
 	}
+	return nil
 }
 
 // leave puts back whoever is still in the sweep when it ends.

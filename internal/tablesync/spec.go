@@ -53,7 +53,7 @@ type PipelineSpec struct {
 	Target string    `json:"target" yaml:"target"`
 	Tables TableSpec `json:"tables" yaml:"tables"`
 	Route  RouteSpec `json:"route,omitzero" yaml:"route"`
-	// DDL is the policy for schema changes: "apply" (default), "ignore" or "stop".
+	// DDL is the policy for schema changes: "apply" (default) or "stop".
 	DDL string `json:"ddl,omitempty" yaml:"ddl"`
 	// ChunkRows is the size of a copy chunk; 10,000 when zero.
 	ChunkRows int               `json:"chunkRows,omitempty" yaml:"chunkRows"`
@@ -141,9 +141,9 @@ func (p *PipelineSpec) Validate() error {
 		}
 	}
 	switch p.DDL {
-	case "", "apply", "ignore", "stop":
+	case "", "apply", "stop":
 	default:
-		bad("ddl %q: want apply, ignore or stop", p.DDL)
+		bad("ddl %q: want apply or stop", p.DDL)
 	}
 	if p.ChunkRows < 0 || p.ChunkRows > 1_000_000 {
 		bad("chunkRows %d: want 1 to 1000000", p.ChunkRows)
