@@ -100,17 +100,18 @@ func (x Context[M]) Become(b Behavior[M]) {
 }
 
 // Watch makes a Terminated signal arrive once a has stopped; at once if it has.
-// Watching twice is watching once. Watching ends with a restart of the watcher.
+// Watching what is watched does nothing. A restart of the watcher, or its stop,
+// ends its watches.
 func (x Context[M]) Watch(a Addressable) {
 	if to := a.Addr().to; to != nil {
-		to.watch(watcher{cell: x.c, incarnation: x.c.incarnation()})
+		x.c.watchOther(to)
 	}
 }
 
-// Unwatch undoes Watch; a Terminated that already waits in the mailbox still comes.
+// Unwatch undoes Watch: no Terminated comes after it.
 func (x Context[M]) Unwatch(a Addressable) {
 	if to := a.Addr().to; to != nil {
-		to.unwatch(watcher{cell: x.c})
+		x.c.unwatchOther(to)
 	}
 }
 

@@ -37,8 +37,7 @@ const (
 // hierarchy. An idle one has no other memory than this, its name, its behavior
 // and its entry at its parent; the rest hangs on ext and links when needed.
 //
-// Locks: a cell's mu is held alone, except that nothing but chunk pools and
-// run-queue free code runs under it; no two cells' mu are ever held together.
+// Locks: no other lock is taken while a cell's mu is held, another cell's included.
 type cell struct {
 	mu      sync.Mutex // guards this block, and life and core for readers outside the turn
 	q       queue
@@ -60,19 +59,20 @@ type cell struct {
 
 // links is the part of a cell that others reach; cell.mu guards it.
 type links struct {
-	kids     map[string]*cell
-	watchers []watcher
+	kids    map[string]*cell
+	watcher watcher // the first one; most actors have one at most
+	more    map[watcher]struct{}
 }
 
 // ext is the part of a cell that only its turns reach, allocated when first needed.
 type ext struct {
-	gen         uint32 // see Context.Generation
-	incarnation uint32 // restarts since Spawn
-	timers      *timer // pending and fired but unhandled ones
-	scope       *scope
-	restart     restart
-	cause       error // why it stops; nil if asked to
-	bare        bool  // it stops without a behavior to tell
+	gen      uint32 // see Context.Generation
+	bare     bool   // it stops without a behavior to tell
+	timers   *timer // pending and fired but unhandled ones
+	scope    *scope
+	watching map[recipient]struct{} // whose Terminated is to come
+	restart  restart
+	cause    error // why it stops; nil if asked to
 }
 
 // restart counts a series of restarts.
@@ -82,21 +82,6 @@ type restart struct {
 	up      time.Time // when Setup last succeeded
 	due     bool      // the backoff has passed
 	backoff *timer    // the last one armed
-}
-
-// watcher wants to know that a cell has stopped: an actor, or a channel to close.
-type watcher struct {
-	cell        *cell
-	incarnation uint32
-	done        chan struct{}
-}
-
-func (w watcher) same(o watcher) bool { return w.cell == o.cell && w.done == o.done }
-
-// termination is the envelope of a Terminated signal.
-type termination struct {
-	Terminated
-	incarnation uint32 // of the watcher when it called Watch
 }
 
 func (c *cell) x() *ext {
@@ -111,13 +96,6 @@ func (c *cell) generation() uint32 {
 		return 0
 	}
 	return c.ext.gen
-}
-
-func (c *cell) incarnation() uint32 {
-	if c.ext == nil {
-		return 0
-	}
-	return c.ext.incarnation
 }
 
 // linksLocked returns links, made if absent.
@@ -266,51 +244,6 @@ func (c *cell) stop() {
 	c.post(sysStop)
 }
 
-// watch adds w, or notifies it at once if c is buried.
-func (c *cell) watch(w watcher) {
-	c.mu.Lock()
-	if c.phase == closed {
-		c.mu.Unlock()
-		w.notify(c, nil)
-		return
-	}
-	defer c.mu.Unlock()
-	l := c.linksLocked()
-	for i := range l.watchers {
-		if l.watchers[i].same(w) {
-			l.watchers[i] = w
-			return
-		}
-	}
-	l.watchers = append(l.watchers, w)
-}
-
-func (c *cell) unwatch(w watcher) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.links == nil {
-		return
-	}
-	ws := c.links.watchers
-	for i := range ws {
-		if ws[i].same(w) {
-			last := len(ws) - 1
-			ws[i], ws[last] = ws[last], watcher{}
-			c.links.watchers = ws[:last]
-			return
-		}
-	}
-}
-
-func (w watcher) notify(c *cell, cause error) {
-	if w.done != nil {
-		close(w.done)
-		return
-	}
-	// A watcher that has stopped meanwhile does not care.
-	_ = w.cell.tell(nil, &termination{Terminated{Addr{c}, cause}, w.incarnation})
-}
-
 // handle runs the behavior on one envelope.
 func (c *cell) handle(w *worker, e any) {
 	var f *Failure
@@ -318,7 +251,7 @@ func (c *cell) handle(w *worker, e any) {
 	case *future:
 		f = c.answer(w, e)
 	case *timer:
-		if e.cancelled || !c.unlinkTimer(e) {
+		if !c.unlinkTimer(e) {
 			return
 		}
 		f = c.call(w, e.msg, nil)
@@ -329,7 +262,7 @@ func (c *cell) handle(w *worker, e any) {
 		}
 		f = c.callPiped(w, e)
 	case *termination:
-		if e.incarnation != c.incarnation() {
+		if !c.takeWatch(e.Addr.to) {
 			return
 		}
 		f = c.call(w, nil, e.Terminated)

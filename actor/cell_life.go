@@ -151,13 +151,16 @@ func (c *cell) maybeRestart() {
 		c.life = starting
 	}
 	c.mu.Unlock()
+	if c.life == starting {
+		c.dropIncarnation() // what the handler of Restarting may have started
+	}
 }
 
 // dropIncarnation cancels what the present incarnation has started.
 func (c *cell) dropIncarnation() {
 	c.advance()
-	c.x().incarnation++
 	c.dropTimers()
+	c.dropWatches()
 }
 
 // beginStop leads to stopping unless the actor is there or past it.
@@ -173,8 +176,7 @@ func (c *cell) beginStop(cause error) {
 	}
 	c.setLife(stopping)
 	if c.ext != nil {
-		c.advance()
-		c.dropTimers()
+		c.dropIncarnation()
 	}
 	c.stopKids()
 }
@@ -246,9 +248,7 @@ func (c *cell) bury(rest []any) {
 		c.parent.disown(c)
 	}
 	if l != nil {
-		for _, w := range l.watchers {
-			w.notify(c, cause)
-		}
+		l.notifyWatchers(c, cause)
 	}
 }
 
@@ -290,13 +290,3 @@ func (c *cell) report(f *Failure, d Directive, attempt int, delay time.Duration)
 		sys.events.publish(ActorFailed{Failure: f, Directive: d, Attempt: attempt})
 	}
 }
-
-// Attribute keys of log records.
-const (
-	keyPath      = "actor"
-	keyError     = "error"
-	keyDirective = "directive"
-	keyAttempt   = "attempt"
-	keyDelay     = "delay"
-	keyStack     = "stack"
-)

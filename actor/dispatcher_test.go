@@ -91,6 +91,7 @@ func TestBlockedHandlerReleasesItsQueue(t *testing.T) {
 		recv(t, handled)
 		return err
 	}))
+	waitFor(t, func() bool { return s.dispatchers[DefaultDispatcher].parked.Load() == 2 })
 	if err := a.Tell(1); err != nil {
 		t.Fatal(err)
 	}

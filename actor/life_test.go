@@ -326,7 +326,7 @@ func TestWatch(t *testing.T) {
 	_ = target.Tell(boss)
 	expect("0", "1", "2", "terminated /user/one")
 	_ = boss.Tell("watch")
-	expect("watch", "terminated /user/one", "terminated /user/one") // dead already: each Watch answers
+	expect("watch", "terminated /user/one") // dead already
 
 	if err := target.Await(testContext(t)); err != nil {
 		t.Fatal(err)
@@ -342,6 +342,57 @@ func TestWatch(t *testing.T) {
 	}
 	_ = boss.Tell("end")
 	expect("end")
+}
+
+// An actor that watches others leaves nothing with them when it ends or
+// restarts; several watchers are all told.
+func TestWatchersComeAndGo(t *testing.T) {
+	s := newSystem(t, Config{})
+	told := make(chan string, 8)
+	target := mustSpawn(t, s, "target", Stateless(func(Context[int], int) error { return nil }))
+	watching := make(chan struct{}, 8)
+	setup := handler[error]{
+		msg: func(_ Context[error], m error) error { return m },
+		sig: func(x Context[error], sig Signal) error {
+			switch sig.(type) {
+			case Started:
+				x.Watch(target)
+				watching <- struct{}{}
+			case Terminated:
+				told <- x.Path()
+			}
+			return nil
+		},
+	}.setup
+	var refs []Ref[error]
+	for i := range 6 {
+		refs = append(refs, mustSpawn(t, s, fmt.Sprint(i), setup, Props{Supervision: Supervision{Backoff: quickly}}))
+		recv(t, watching)
+	}
+	for _, r := range refs[:3] {
+		r.Stop()
+		if err := r.Await(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = refs[3].Tell(errBoom) // restarts and watches again
+	recv(t, watching)
+	c := target.to.(*cell)
+	c.mu.Lock()
+	got := len(c.links.more)
+	if c.links.watcher != (watcher{}) {
+		got++
+	}
+	c.mu.Unlock()
+	if got != 3 {
+		t.Errorf("got %d watchers kept, want 3", got)
+	}
+	target.Stop()
+	paths := []string{recv(t, told), recv(t, told), recv(t, told)}
+	slices.Sort(paths)
+	if want := []string{"/user/3", "/user/4", "/user/5"}; !slices.Equal(paths, want) {
+		t.Errorf("got %v told, want %v", paths, want)
+	}
 }
 
 func TestBecome(t *testing.T) {

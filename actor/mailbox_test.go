@@ -113,6 +113,12 @@ func TestOverflow(t *testing.T) {
 			if got := recv(t, all); fmt.Sprint(got) != fmt.Sprint(tt.handled) {
 				t.Errorf("got %v handled, want %v", got, tt.handled)
 			}
+			c := ref.to.(*cell)
+			c.mu.Lock()
+			if c.waiting != 0 {
+				t.Errorf("got %d messages counted as waiting in an empty mailbox", c.waiting)
+			}
+			c.mu.Unlock()
 			if got := s.Stats().DeadLetters[ReasonOverflow]; got != 2 {
 				t.Errorf("got %d counted, want 2", got)
 			}

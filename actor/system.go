@@ -9,6 +9,18 @@ import (
 	"sync/atomic"
 )
 
+// Attribute keys of log records.
+const (
+	keySystem    = "system"
+	keyActors    = "actors"
+	keyPath      = "actor"
+	keyError     = "error"
+	keyDirective = "directive"
+	keyAttempt   = "attempt"
+	keyDelay     = "delay"
+	keyStack     = "stack"
+)
+
 // System is one process's actor runtime: dispatchers, timers, a blocking pool,
 // an event stream and a hierarchy of actors under /user and /system. All methods
 // may be called from any goroutine.
@@ -51,7 +63,7 @@ func New(c Config) (*System, error) {
 	}
 	s := &System{
 		cfg:         c,
-		log:         c.Logger.With("system", c.Name),
+		log:         c.Logger.With(keySystem, c.Name),
 		dispatchers: map[string]*dispatcher{},
 		timers:      newTimers(),
 		blocking:    &blocking{limit: c.Blocking.Workers, room: c.Blocking.Queue},
@@ -136,7 +148,7 @@ func (s *System) Shutdown(ctx context.Context) error {
 			return fmt.Errorf("await shutdown: %w", context.Cause(ctx))
 		}
 	}
-	s.log.Info("actor system stops", "actors", s.actors.Load())
+	s.log.Info("actor system stops", keyActors, s.actors.Load())
 	err := s.stopActors(ctx)
 	s.dead.Store(true)
 	s.cancel(ErrStopped)

@@ -16,7 +16,6 @@ func (t Timer) Stop() bool {
 	if t.t == nil || !t.t.cell.unlinkTimer(t.t) {
 		return false
 	}
-	t.t.cancelled = true
 	t.t.cell.spec.sys.timers.remove(t.t)
 	return true
 }
@@ -31,9 +30,10 @@ type timer struct {
 	when time.Duration // since timers.base; timers.mu guards it and pos
 	pos  int           // index in the heap plus 1; 0 when not in it
 
-	// The list of the actor's timers that have not been handled; turn only.
-	linked, cancelled bool
-	prev, next        *timer
+	// The list of the actor's timers that are neither handled nor cancelled; turn
+	// only. One that is not linked when it comes out of the mailbox is dropped.
+	linked     bool
+	prev, next *timer
 }
 
 // after arms a timer for c. An actor that stops gets none.

@@ -109,6 +109,34 @@ func TestRestartAndStopCancelTimers(t *testing.T) {
 	})
 }
 
+// What the handler of Restarting starts does not reach the next behavior.
+func TestRestartingStartsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t, Config{})
+		got := make(chan string, 4)
+		ref := mustSpawn(t, s, "a", handler[string]{
+			msg: func(_ Context[string], m string) error {
+				if m == "fail" {
+					return errBoom
+				}
+				got <- m
+				return nil
+			},
+			sig: func(x Context[string], sig Signal) error {
+				if _, ok := sig.(Restarting); ok {
+					x.After(time.Minute, "leftover")
+				}
+				return nil
+			},
+		}.setup)
+		_ = ref.Tell("fail")
+		<-time.After(time.Hour)
+		if len(got) > 0 || s.Stats().Timers != 0 {
+			t.Errorf("got %d messages and %d timers, want none", len(got), s.Stats().Timers)
+		}
+	})
+}
+
 // The heap against a sorted slice.
 func TestTimerHeapModel(t *testing.T) {
 	seed := rand.Uint64()
