@@ -109,9 +109,9 @@ func ParseLane(r Record) (Lane, error) {
 	return l, decodeRecord(r, KindLane, &l)
 }
 
-// Definition is what a user declared: a source, target or pipeline as given,
+// DefinitionRecord is what a user declared: a source, target or pipeline as given,
 // without secrets.
-type Definition struct {
+type DefinitionRecord struct {
 	// Kind is the record's scope ("source"), Name its name.
 	Kind, Name string
 	// JSON is the declaration.
@@ -122,7 +122,7 @@ type Definition struct {
 }
 
 // Record is the stored form.
-func (d Definition) Record() (Record, error) {
+func (d DefinitionRecord) Record() (Record, error) {
 	if !json.Valid(d.JSON) {
 		return Record{}, fmt.Errorf("encode definition %s %s: it is not JSON", d.Kind, d.Name)
 	}
@@ -130,11 +130,11 @@ func (d Definition) Record() (Record, error) {
 }
 
 // ParseDefinition reads a record of KindDefinition.
-func ParseDefinition(r Record) (Definition, error) {
+func ParseDefinition(r Record) (DefinitionRecord, error) {
 	if r.Kind != KindDefinition {
-		return Definition{}, fmt.Errorf("parse record %s/%s/%s: its kind is not %s", r.Kind, r.Scope, r.Name, KindDefinition)
+		return DefinitionRecord{}, fmt.Errorf("parse record %s/%s/%s: its kind is not %s", r.Kind, r.Scope, r.Name, KindDefinition)
 	}
-	return Definition{Kind: r.Scope, Name: r.Name, JSON: r.Data, Version: r.Version, Updated: r.Updated}, nil
+	return DefinitionRecord{Kind: r.Scope, Name: r.Name, JSON: r.Data, Version: r.Version, Updated: r.Updated}, nil
 }
 
 func encodeRecord(k RecordKey, v any) (Record, error) {
