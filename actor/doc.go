@@ -6,7 +6,8 @@
 // An actor is a mailbox, a behavior and a place in a hierarchy. It has no
 // goroutine of its own: when a message arrives, the actor is scheduled on a
 // worker of its dispatcher, runs a turn of a few messages, and is idle again. An
-// idle actor costs about 200 bytes and nothing else.
+// idle actor costs about 220 bytes, its name and a small behavior included, and
+// nothing else.
 //
 // # Usage
 //

@@ -83,8 +83,8 @@ func (r Ref[M]) tell(from *worker, m M) error {
 	return r.to.tell(from, m)
 }
 
-// Tell is Ref.Tell for use inside a handler: the receiver runs on the sender's
-// worker if both share a dispatcher and no other worker is free first.
+// Tell is Ref.Tell for use inside a handler. If both actors use one dispatcher,
+// the receiver is queued at the sender's worker, which saves waking another.
 func Tell[N, M any](ctx Context[N], to Ref[M], m M) error { return to.tell(ctx.w, m) }
 
 // Addr returns the untyped address.

@@ -44,7 +44,9 @@ type (
 	Restarting struct{ Cause *Failure }
 
 	// Stopped is the last thing an actor receives, after its children have
-	// stopped. Cause is nil if it was asked to stop.
+	// stopped. An actor that stops while it has no behavior, because Setup has not
+	// succeeded since Spawn or the last Restarting, receives none. Cause is nil if it
+	// was asked to stop.
 	Stopped struct{ Cause error }
 
 	// Terminated says that a watched actor has stopped. It comes after every
