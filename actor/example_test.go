@@ -13,13 +13,20 @@ type command interface{ command() }
 
 type (
 	add  struct{ n int }
-	load struct{ from func(context.Context) (int, error) }
-	get  struct{ to actor.Reply[int] }
+	load struct {
+		from func(context.Context) (int, error)
+	}
+	loaded struct {
+		n   int
+		err error
+	}
+	get struct{ to actor.Reply[int] }
 )
 
-func (add) command()  {}
-func (load) command() {}
-func (get) command()  {}
+func (add) command()    {}
+func (load) command()   {}
+func (loaded) command() {}
+func (get) command()    {}
 
 type counter struct{ total int }
 
@@ -29,8 +36,11 @@ func (c *counter) Receive(ctx actor.Context[command], m command) error {
 	switch m := m.(type) {
 	case add:
 		c.total += m.n
-	case load: // waits elsewhere, comes back as an add
-		return actor.PipeToSelf(ctx, m.from, func(n int, err error) command { return add{n} })
+	case load: // waits elsewhere, comes back as loaded
+		return actor.PipeToSelf(ctx, m.from, func(n int, err error) command { return loaded{n, err} })
+	case loaded:
+		c.total += m.n
+		return m.err
 	case get:
 		m.to.Send(c.total)
 	}
