@@ -1,0 +1,267 @@
+package mysql
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/runnel-dev/runnel/change"
+	"github.com/runnel-dev/runnel/internal/fault"
+)
+
+var (
+	prepareOwned   = fault.Register("sink.prepare.owned")
+	prepareCreated = fault.Register("sink.prepare.created")
+)
+
+// Prepare implements change.TableSink. A table that does not fit, or that another
+// task owns, is a *change.Problem and nothing is changed.
+func (s *Sink) Prepare(ctx context.Context, f change.Fence, t change.TaskTarget) error {
+	if err := s.prepare(ctx, f, t); err != nil {
+		return fmt.Errorf("prepare %s at %s: %w", t.Target, s.cfg.subject(), classed(err))
+	}
+	return nil
+}
+
+func (s *Sink) prepare(ctx context.Context, f change.Fence, t change.TaskTarget) error {
+	if len(t.Layout.Key) == 0 {
+		return change.WithClass(change.PermanentTask, fmt.Errorf("%s: %w", t.Layout.Table, change.ErrNoKey))
+	}
+	if _, err := newTableWriter(t.Layout, t.Target, true); err != nil {
+		return err
+	}
+	stored, err := json.Marshal(t.Layout)
+	if err != nil {
+		return fmt.Errorf("encode layout: %w", err)
+	}
+	there, err := s.fits(ctx, t)
+	if err != nil {
+		return err
+	}
+	if err := s.own(ctx, f, t); err != nil {
+		return err
+	}
+	if err := fault.Point(prepareOwned); err != nil {
+		return err
+	}
+	if !there {
+		if err := s.createTable(ctx, f, t); err != nil {
+			return err
+		}
+		if there, err = s.fits(ctx, t); err != nil {
+			return err
+		}
+		if !there {
+			return fmt.Errorf("create table: %w", change.ErrNoTable)
+		}
+	}
+	if err := fault.Point(prepareCreated); err != nil {
+		return err
+	}
+	return s.transact(ctx, f, func(c *sinkConn) error {
+		_, err := c.run(ctx, []byte("INSERT INTO "+s.tables.checkpoint+" (incarnation, part, owner, position) VALUES ("+
+			quoteString(t.Incarnation)+",0,"+quoteString(f.Owner)+","+quoteString(t.At.String())+
+			") ON DUPLICATE KEY UPDATE owner=VALUES(owner), position=VALUES(position), intent=NULL, moves=moves+1; "+
+			s.storeLayout(t.Incarnation, stored)), nil)
+		return err
+	})
+}
+
+func (s *Sink) storeLayout(incarnation string, layout []byte) string {
+	return "REPLACE INTO " + s.tables.layout + " (incarnation, layout) VALUES (" +
+		quoteString(incarnation) + "," + quoteString(string(layout)) + ")"
+}
+
+// fits reports whether the target table exists; a Problem when it does and rows
+// of the layout cannot go there.
+func (s *Sink) fits(ctx context.Context, t change.TaskTarget) (there bool, err error) {
+	err = s.with(ctx, func(c *sinkConn) error {
+		have, err := c.layout(ctx, t.Target)
+		if errors.Is(err, change.ErrNoTable) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		there = true
+		if p := misfit(t.Layout, have); p != nil {
+			return p
+		}
+		return nil
+	})
+	return there, err
+}
+
+// ownerKey is the table's name as this server tells tables apart.
+func (c *sinkConn) ownerKey(t change.TableID) string {
+	if c.info.foldNames {
+		t = change.TableID{Schema: strings.ToLower(t.Schema), Name: strings.ToLower(t.Name)}
+	}
+	return "target_schema=" + quoteString(t.Schema) + ", target_name=" + quoteString(t.Name)
+}
+
+// own takes the owner row of the target table, or finds that it is ours.
+func (s *Sink) own(ctx context.Context, f change.Fence, t change.TaskTarget) error {
+	return s.transact(ctx, f, func(c *sinkConn) error {
+		key := c.ownerKey(t.Target)
+		a, err := c.queryAll(ctx, "SELECT store_id, incarnation, task FROM "+s.tables.owner+
+			" WHERE "+strings.Replace(key, ", ", " AND ", 1)+" FOR UPDATE")
+		if err != nil {
+			return err
+		}
+		if len(a.rows) > 0 {
+			if store, inc := string(a.rows[0][0]), string(a.rows[0][1]); store != f.StoreID || inc != t.Incarnation {
+				return &problemError{&change.Problem{
+					Code: "target-owned", Subject: "target table " + t.Target.String(),
+					Cause: fmt.Sprintf("task %s of store %s (incarnation %s) writes it; this is store %s, incarnation %s",
+						a.rows[0][2], store, inc, f.StoreID, t.Incarnation),
+					Remedy: "remove that task, or choose another target table; " +
+						"after a lost store, run runnel task adopt",
+				}, change.ErrOwnedElsewhere}
+			}
+		}
+		_, err = c.run(ctx, []byte("REPLACE INTO "+s.tables.owner+" SET "+key+", store_id="+quoteString(f.StoreID)+
+			", owner="+quoteString(f.Owner)+", incarnation="+quoteString(t.Incarnation)+", task="+quoteString(t.Task)), nil)
+		return err
+	})
+}
+
+// createTable creates schema and table. Foreign keys are kept where their parent
+// is there and the server takes them: they are of no use to us, only to people.
+func (s *Sink) createTable(ctx context.Context, f change.Fence, t change.TaskTarget) error {
+	d, err := parseDefinition(t.Layout.Definition)
+	if err == nil {
+		d, err = d.portable()
+	}
+	if err != nil {
+		return change.WithClass(change.PermanentTask, fmt.Errorf("create table from %q: %w", t.Layout.Definition, err))
+	}
+	return s.underFence(ctx, f, func(c *sinkConn) error {
+		if err := c.createSchema(ctx, t.Target.Schema); err != nil {
+			return err
+		}
+		var parents error
+		kept, err := d.withoutForeignKeys(t.Target.Schema, func(parent change.TableID) bool {
+			there, err := c.exists(ctx, parent)
+			parents = errors.Join(parents, err)
+			return there
+		})
+		if err = errors.Join(err, parents); err != nil {
+			return err
+		}
+		err = c.createLike(ctx, t.Target, kept)
+		if err != nil && serverCode(err) != 0 && len(kept.elements) > 0 {
+			bare, berr := d.withoutForeignKeys("", func(change.TableID) bool { return false })
+			if berr == nil && len(bare.elements) < len(kept.elements) {
+				err = c.createLike(ctx, t.Target, bare)
+			}
+		}
+		if serverCode(err) == codeTableExists {
+			return nil // an earlier try made it, or whoever did is found out next
+		}
+		return err
+	})
+}
+
+func (c *sinkConn) createSchema(ctx context.Context, schema string) error {
+	a, err := c.queryAll(ctx, "SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME="+quoteString(schema))
+	if err != nil || len(a.rows) > 0 {
+		return err
+	}
+	_, err = c.run(ctx, []byte("CREATE DATABASE IF NOT EXISTS "+quoteName(schema)), nil)
+	return err
+}
+
+func (c *sinkConn) exists(ctx context.Context, t change.TableID) (bool, error) {
+	a, err := c.queryAll(ctx, "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA="+quoteString(t.Schema)+
+		" AND TABLE_NAME="+quoteString(t.Name))
+	return len(a.rows) > 0, err
+}
+
+// createLike runs a definition of another server: what it may have, not what this
+// server's modes allow today, is taken.
+func (c *sinkConn) createLike(ctx context.Context, t change.TableID, d definition) error {
+	mode := lenientMode
+	if c.info.mariadb {
+		mode += ",IGNORE_BAD_TABLE_OPTIONS" // options of the engine that was replaced
+	}
+	sql := d.create(quoteTable(t))
+	if _, err := c.run(ctx, []byte("SET sql_mode='"+mode+"', innodb_strict_mode=0; USE "+quoteName(t.Schema)), nil); err != nil {
+		return err
+	}
+	if err := c.runLong(ctx, sql); err != nil {
+		return fmt.Errorf("run %s: %w", sql, err)
+	}
+	return nil
+}
+
+// transact runs fn within a transaction under the fence. fn may run several times
+// and must have the same effect then: a lost COMMIT is settled by running it
+// again.
+func (s *Sink) transact(ctx context.Context, f change.Fence, fn func(c *sinkConn) error) error {
+	for attempt := 1; ; attempt++ {
+		err := s.with(ctx, func(c *sinkConn) error {
+			if err := s.begin(ctx, c, f); err != nil {
+				return err
+			}
+			if err := fn(c); err != nil {
+				c.rollback(ctx)
+				return err
+			}
+			return c.commit(ctx)
+		})
+		again := repeatable(err) || serverCode(err) == codeLockTimeout || errors.Is(err, change.ErrUnknownOutcome)
+		if err == nil || !again || attempt == attempts || ctx.Err() != nil {
+			return err
+		}
+		if perr := pause(ctx, attempt, rand.Float64()); perr != nil {
+			return fmt.Errorf("%w (%w)", perr, err)
+		}
+	}
+}
+
+// LoadLayout implements change.TableSink. change.ErrNoTable when none is stored:
+// the table was dropped at the source, or the incarnation is unknown.
+func (s *Sink) LoadLayout(ctx context.Context, f change.Fence, incarnation string) (*change.Layout, error) {
+	l := new(change.Layout)
+	err := s.with(ctx, func(c *sinkConn) error {
+		if err := s.begin(ctx, c, f); err != nil {
+			return err
+		}
+		defer c.rollback(ctx)
+		a, err := c.queryAll(ctx, "SELECT layout FROM "+s.tables.layout+" WHERE incarnation="+quoteString(incarnation))
+		if err != nil {
+			return err
+		}
+		if len(a.rows) == 0 {
+			return change.WithClass(change.PermanentTask, change.ErrNoTable)
+		}
+		return json.Unmarshal(a.rows[0][0], l)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load layout of %s from %s: %w", incarnation, s.cfg.subject(), classed(err))
+	}
+	return l, nil
+}
+
+// Forget implements change.TableSink. The target table keeps its rows.
+func (s *Sink) Forget(ctx context.Context, f change.Fence, incarnation string) error {
+	where := " WHERE incarnation=" + quoteString(incarnation) + ";"
+	err := s.transact(ctx, f, func(c *sinkConn) error {
+		var sql strings.Builder
+		for _, t := range []string{s.tables.checkpoint, s.tables.chunk, s.tables.layout} {
+			sql.WriteString("DELETE FROM " + t + where)
+		}
+		sql.WriteString("DELETE FROM " + s.tables.owner + " WHERE incarnation=" + quoteString(incarnation) +
+			" AND store_id=" + quoteString(f.StoreID))
+		_, err := c.run(ctx, []byte(sql.String()), nil)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("forget %s at %s: %w", incarnation, s.cfg.subject(), classed(err))
+	}
+	return nil
+}
