@@ -211,9 +211,14 @@ func (c *Capture) putLane(ctx context.Context, l *Lane, r LaneRecord) error {
 }
 
 // AddLane registers a lane found at start with its durable mode and checkpoint.
-func (c *Capture) AddLane(l *Lane, attached bool, ckpt change.Position) (err error) {
-	c.update(func(core *Core, _ func(*Lane)) { err = core.AddLane(l, attached, ckpt) })
+func (c *Capture) AddLane(l *Lane, attached bool, ckpt, bound change.Position) (err error) {
+	c.update(func(core *Core, _ func(*Lane)) { err = core.AddLane(l, attached, ckpt, bound) })
 	return err
+}
+
+// SetCheckpoint tells a detached lane what its row in the target says.
+func (c *Capture) SetCheckpoint(l *Lane, ckpt change.Position) {
+	c.update(func(core *Core, _ func(*Lane)) { core.SetCheckpoint(l, ckpt) })
 }
 
 // StartLanes makes new tasks' lanes live at one position of the log, from which
@@ -243,7 +248,7 @@ func (c *Capture) Attach(ctx context.Context, l *Lane) error {
 	if err := c.lockStoring(ctx, l, func(core *Core) bool { return l.mode == Attaching }); err != nil {
 		return err
 	}
-	err := c.putLane(ctx, l, LaneRecord{Attached: true, Bound: l.ckpt})
+	err := c.putLane(ctx, l, LaneRecord{Attached: true, Bound: l.low})
 	c.update(func(core *Core, ready func(*Lane)) {
 		l.storing = false
 		if err == nil {

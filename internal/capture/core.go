@@ -57,7 +57,11 @@ type Lane struct {
 	sweepDone bool // joining: the sweep has given everything up to joinAt
 	holding   bool // a chunk waits; nothing after holdAt may be cut
 
-	ckpt   change.Position // T: end of the last group whose rows are in the target
+	ckpt change.Position // T: what the checkpoint row in the target says
+	// low ≥ ckpt: every row of l in groups at or below it is in the target. It runs
+	// ahead of ckpt while the table is idle, so that a lane which detaches needs the
+	// log from where it detached and not from its last change.
+	low    change.Position
 	joinAt change.Position
 	holdAt change.Position
 
@@ -109,15 +113,16 @@ func NewCore(f, from change.Position) *Core {
 	}
 }
 
-// AddLane registers a lane with its durable mode (Attached or Detached) and its
-// checkpoint in the target.
-func (c *Core) AddLane(l *Lane, attached bool, ckpt change.Position) error {
+// AddLane registers a lane with its durable mode (Attached or Detached), its
+// checkpoint in the target, and the stored position up to which all of its rows
+// are in the target. An attached lane has everything up to the frontier (I1).
+func (c *Core) AddLane(l *Lane, attached bool, ckpt, bound change.Position) error {
 	if _, dup := c.lanes[l.Incarnation]; dup {
 		return fmt.Errorf("add lane %s of %s: the incarnation exists", l.Incarnation, l.Table)
 	}
-	l.mode, l.ckpt = Detached, ckpt
+	l.mode, l.ckpt, l.low = Detached, ckpt, later(ckpt, bound)
 	if attached {
-		l.mode = Attached
+		l.mode, l.low = Attached, later(l.low, c.journaled)
 	}
 	c.lanes[l.Incarnation] = l
 	c.byTable[l.Table] = append(c.byTable[l.Table], l)
@@ -127,11 +132,26 @@ func (c *Core) AddLane(l *Lane, attached bool, ckpt change.Position) error {
 // StartLane makes a new task's lane live at the present end of the log, on the
 // capture loop: every later group is counted for it. Its position is returned.
 func (c *Core) StartLane(l *Lane) (change.Position, error) {
-	if err := c.AddLane(l, false, c.read); err != nil {
+	if err := c.AddLane(l, false, c.read, c.read); err != nil {
 		return change.Position{}, err
 	}
 	l.mode = Attaching
 	return c.read, nil
+}
+
+func later(p, q change.Position) change.Position {
+	if p.Before(q) {
+		return q
+	}
+	return p
+}
+
+// SetCheckpoint tells a detached lane what its checkpoint row says, when the
+// target could not be read before.
+func (c *Core) SetCheckpoint(l *Lane, ckpt change.Position) {
+	if l.mode == Detached && len(l.inflight) == 0 {
+		l.ckpt, l.low = ckpt, later(l.low, ckpt)
+	}
 }
 
 // AttachDurable ends Attaching or Joining: the store says Attached.
@@ -193,7 +213,7 @@ func (c *Core) Deliver(end, openFrom change.Position, work []Work, ready func(*L
 	left := int32(0)
 	for i := range work {
 		l, it := work[i].Lane, work[i].Item
-		if l.removed || end.AtOrBefore(l.ckpt) { // I3: it is in the target
+		if l.removed || end.AtOrBefore(l.low) { // I3: it is in the target
 			continue
 		}
 		switch l.mode {
@@ -272,9 +292,8 @@ func (c *Core) Cut(l *Lane, limitBytes int) []Item {
 
 // Applied reports T: every row of l in groups up to end is in the target.
 func (c *Core) Applied(l *Lane, end change.Position) {
-	if l.ckpt.Before(end) {
-		l.ckpt = end
-	}
+	l.ckpt = later(l.ckpt, end)
+	l.low = later(l.low, end)
 	rest := l.inflight[:0:0]
 	for _, it := range l.inflight {
 		if it.End.AtOrBefore(end) {
@@ -318,7 +337,7 @@ func (c *Core) Requeue(l *Lane) {
 func (c *Core) Reload(l *Lane, at change.Position) bool {
 	c.Requeue(l)
 	if at.Before(l.ckpt) {
-		l.ckpt = at
+		l.ckpt, l.low = at, at
 		return false
 	}
 	c.Applied(l, at)
@@ -342,16 +361,19 @@ func (c *Core) DetachBegin(l *Lane) (bound change.Position, store bool) {
 	c.Unhold(l)
 	switch l.mode {
 	case Attached, Attaching:
+		if len(l.undone) == 0 {
+			l.low = later(l.low, c.read) // nothing is missing up to R
+		}
 		l.mode = Detaching
 		c.dropQueues(l)
 		c.reroute(l)
-		return l.ckpt, true
+		return l.low, true
 	case Joining, Sweeping:
 		c.leaveSweep(l)
 	case Detaching:
-		return l.ckpt, true
+		return l.low, true
 	}
-	return l.ckpt, false
+	return l.low, false
 }
 
 // DetachDurable is step 3: only now may the frontier pass the lane's rows.

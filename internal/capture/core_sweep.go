@@ -9,12 +9,12 @@ func (c *Core) Want(l *Lane) {
 	}
 }
 
-// SweepFrom returns the lowest checkpoint of the lanes that want to run, which is
+// SweepFrom returns the lowest covered position of the lanes that want to run, which is
 // where a sweep has to start; ok is false when there is none.
 func (c *Core) SweepFrom() (from change.Position, ok bool) {
 	for l := range c.wanting {
-		if l.waiting() && (!ok || l.ckpt.Before(from)) {
-			from, ok = l.ckpt, true
+		if l.waiting() && (!ok || l.low.Before(from)) {
+			from, ok = l.low, true
 		}
 	}
 	return from, ok
@@ -26,12 +26,12 @@ func (l *Lane) waiting() bool {
 }
 
 // SweepJoin moves every waiting lane that the sweep at s has not passed into it
-// and returns the lanes that joined. A lane needs all groups after its
-// checkpoint, so s ≤ ckpt.
+// and returns the lanes that joined. A lane needs all groups after its low, so
+// s ≤ low.
 func (c *Core) SweepJoin(s change.Position) []*Lane {
 	var joined []*Lane
 	for l := range c.wanting {
-		if l.waiting() && s.AtOrBefore(l.ckpt) {
+		if l.waiting() && s.AtOrBefore(l.low) {
 			l.mode = Sweeping
 			joined = append(joined, l)
 		}
@@ -42,7 +42,7 @@ func (c *Core) SweepJoin(s change.Position) []*Lane {
 // canJoin reports whether SweepJoin(s) would take a lane in.
 func (c *Core) canJoin(s change.Position) bool {
 	for l := range c.wanting {
-		if l.waiting() && s.AtOrBefore(l.ckpt) {
+		if l.waiting() && s.AtOrBefore(l.low) {
 			return true
 		}
 	}
@@ -53,7 +53,7 @@ func (c *Core) canJoin(s change.Position) bool {
 func (c *Core) SweepDeliver(end change.Position, work []Work, ready func(*Lane)) {
 	for i := range work {
 		l, it := work[i].Lane, work[i].Item
-		if l.removed || end.AtOrBefore(l.ckpt) {
+		if l.removed || end.AtOrBefore(l.low) {
 			continue
 		}
 		if l.mode == Sweeping || l.mode == Joining && !l.sweepDone && end.AtOrBefore(l.joinAt) {
@@ -115,7 +115,7 @@ func (c *Core) leaveSweep(l *Lane) {
 func (c *Core) LogStartsAt(first change.Position) []*Lane {
 	var lost []*Lane
 	for _, l := range c.lanes {
-		if (l.mode == Detached || l.mode == Sweeping) && l.ckpt.Before(first) {
+		if (l.mode == Detached || l.mode == Sweeping) && l.low.Before(first) {
 			lost = append(lost, l)
 		}
 	}

@@ -64,10 +64,12 @@ func (c *Capture) Want(l *Lane) {
 
 // LaneStatus is a snapshot of one lane.
 type LaneStatus struct {
-	Mode        Mode
-	Wants       bool
-	Ended       bool
-	Checkpoint  change.Position
+	Mode       Mode
+	Wants      bool
+	Ended      bool
+	Checkpoint change.Position
+	// Covered ≥ Checkpoint: every row of the lane up to here is in the target.
+	Covered     change.Position
 	QueuedBytes int
 	Queued      int
 	// Oldest is when the oldest queued row was read; zero when nothing is queued.
@@ -79,7 +81,7 @@ func (c *Capture) Lane(l *Lane) LaneStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, wants := c.mu.core.wanting[l]
-	s := LaneStatus{Mode: l.mode, Wants: wants, Ended: l.ended, Checkpoint: l.ckpt, QueuedBytes: l.bytes,
+	s := LaneStatus{Mode: l.mode, Wants: wants, Ended: l.ended, Checkpoint: l.ckpt, Covered: l.low, QueuedBytes: l.bytes,
 		Queued: len(l.queue) + len(l.second) + len(l.inflight)}
 	if l.bytes > 0 {
 		s.Oldest = l.since

@@ -9,8 +9,8 @@ import (
 	"github.com/runnel-dev/runnel/change"
 )
 
-// Sweep re-reads the log from the lowest checkpoint of the lanes that want to
-// run, feeds them, and hands each over to the capture at a group boundary. It
+// Sweep re-reads the log from the lowest position that a lane which wants to run
+// has reached, feeds them, and hands each over to the capture at a group boundary. It
 // returns when no lane is left in it; nil when there was nothing to do. At most
 // one runs at a time per capture.
 func (c *Capture) Sweep(ctx context.Context) error {
@@ -165,7 +165,7 @@ func (s *sweep) handOver(ctx context.Context, l *Lane) error {
 	if err != nil {
 		return err
 	}
-	err = s.c.putLane(ctx, l, LaneRecord{Attached: true, Bound: l.ckpt})
+	err = s.c.putLane(ctx, l, LaneRecord{Attached: true, Bound: l.low})
 	s.c.update(func(core *Core, _ func(*Lane)) {
 		l.storing = false
 		if err == nil {
@@ -232,7 +232,7 @@ func (s *sweep) lost(ctx context.Context, cause error) error {
 		for l := range s.in {
 			// A lane at or after the oldest position is lost too when a group that
 			// was open at its checkpoint began before: the lowest one always is.
-			if first.IsZero() || l.ckpt.Before(first) || l.ckpt == s.at {
+			if first.IsZero() || l.low.Before(first) || l.low == s.at {
 				core.DetachBegin(l)
 				lanes = append(lanes, l)
 				delete(s.in, l)

@@ -51,31 +51,23 @@ func prepare(ctx context.Context, t *tableLane, at change.Position, pin pinned, 
 // returned: their tasks start afresh. When the target cannot be read every lane
 // that was attached is detached at the frontier, durably.
 func restore(ctx context.Context, c *capture.Capture, sink change.Sink, f change.Fence, lanes []*tableLane,
-	records map[string]capture.LaneRecord, frontier change.Position) (fresh []*tableLane, unreadable error, err error) {
+	records map[string]capture.LaneRecord) (fresh []*tableLane, unreadable error, err error) {
 	ckpts, unreadable := claimAndLoad(ctx, sink, f)
 	if errors.Is(unreadable, change.ErrDeposed) || ctx.Err() != nil {
 		return nil, nil, unreadable
 	}
 	for _, t := range lanes {
-		inc := t.handle.Incarnation
-		rec, known := records[inc]
-		at, inTarget := ckpts[inc]
-		switch {
-		case !known:
+		rec, known := records[t.handle.Incarnation]
+		if !known {
 			fresh = append(fresh, t)
 			continue
-		case unreadable != nil:
-			at = rec.Bound
-			if rec.Attached {
-				at = frontier // I1: everything up to the frontier is committed
-			}
-		case !inTarget:
-			at = rec.Bound // the row is gone: the first batch will tell
 		}
-		if err := c.AddLane(t.handle, rec.Attached, at); err != nil {
+		// Without a row (gone, or unreadable) the first batch will tell.
+		at := ckpts[t.handle.Incarnation]
+		if err := c.AddLane(t.handle, rec.Attached, at, rec.Bound); err != nil {
 			return nil, unreadable, err
 		}
-		t.noteCut(at)
+		t.noteCut(c.Lane(t.handle).Covered)
 		if unreadable != nil && rec.Attached {
 			if err := c.Detach(ctx, t.handle, "the target could not be read at start"); err != nil {
 				return nil, unreadable, err

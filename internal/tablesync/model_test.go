@@ -79,7 +79,7 @@ func (lf *life) run() {
 			lanes = append(lanes, lf.lane(t))
 		}
 	}
-	fresh, _, err := restore(lf.ctx, lf.cap, modelSink{w}, lf.fence, lanes, maps.Clone(w.records), w.frontier.At)
+	fresh, _, err := restore(lf.ctx, lf.cap, modelSink{w}, lf.fence, lanes, maps.Clone(w.records))
 	if err != nil {
 		lf.failed("start", err)
 		return
