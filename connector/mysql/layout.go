@@ -76,8 +76,8 @@ func withoutCounter(create string) string {
 	return head + options[:i] + options[end:]
 }
 
-// draft collects what information_schema says about one table.
-type draft struct {
+// tableDraft collects what information_schema says about one table.
+type tableDraft struct {
 	layout    change.Layout
 	tableType string // "BASE TABLE", "SYSTEM VERSIONED", …
 	rows      int64
@@ -117,12 +117,12 @@ const (
 
 // drafts reads the definitions of all tables that where and match select, in
 // three queries.
-func (s *session) drafts(ctx context.Context, where string, match func(change.TableID) bool) (map[change.TableID]*draft, error) {
-	out := map[change.TableID]*draft{}
+func (s *session) drafts(ctx context.Context, where string, match func(change.TableID) bool) (map[change.TableID]*tableDraft, error) {
+	out := map[change.TableID]*tableDraft{}
 	err := s.each(ctx, tablesQuery+where, func(r [][]byte) error {
 		t := change.TableID{Schema: string(r[0]), Name: string(r[1])}
 		if kind := string(r[2]); match(t) && (kind == "BASE TABLE" || kind == "SYSTEM VERSIONED") {
-			out[t] = &draft{layout: change.Layout{Table: t, Engine: string(r[3])}, tableType: kind,
+			out[t] = &tableDraft{layout: change.Layout{Table: t, Engine: string(r[3])}, tableType: kind,
 				rows: number(r[4]), sizeBytes: number(r[5]), indexes: map[string]*draftIndex{}}
 		}
 		return nil
@@ -131,8 +131,8 @@ func (s *session) drafts(ctx context.Context, where string, match func(change.Ta
 		return nil, fmt.Errorf("read information_schema.TABLES: %w", err)
 	}
 	var t change.TableID // strings are made once per table, not per row
-	var d *draft
-	at := func(r [][]byte) *draft {
+	var d *tableDraft
+	at := func(r [][]byte) *tableDraft {
 		if string(r[0]) != t.Schema || string(r[1]) != t.Name {
 			t = change.TableID{Schema: string(r[0]), Name: string(r[1])}
 			d = out[t]
@@ -161,7 +161,7 @@ func (s *session) drafts(ctx context.Context, where string, match func(change.Ta
 }
 
 // addColumn reads one row of columnsQuery.
-func (d *draft) addColumn(r [][]byte) error {
+func (d *tableDraft) addColumn(r [][]byte) error {
 	c := change.Column{
 		Name: string(r[3]), Base: strings.ToLower(string(r[5])),
 		Charset: string(r[6]), Collation: string(r[7]), Nullable: string(r[8]) == "YES",
@@ -191,7 +191,7 @@ func (d *draft) addColumn(r [][]byte) error {
 }
 
 // addIndex reads one row of indexesQuery.
-func (d *draft) addIndex(r [][]byte) {
+func (d *tableDraft) addIndex(r [][]byte) {
 	name := string(r[2])
 	x := d.indexes[name]
 	if x == nil {
@@ -207,7 +207,7 @@ func (d *draft) addIndex(r [][]byte) {
 // finish puts the parts in order and chooses the key: the primary key, else the
 // unique not-null key over whole columns with the fewest columns, then by name.
 // nil when there was nothing to collect.
-func (d *draft) finish() *change.Layout {
+func (d *tableDraft) finish() *change.Layout {
 	if d == nil || len(d.columns) == 0 {
 		return nil
 	}
@@ -278,7 +278,7 @@ func typeArguments(t string) (arguments, attributes string) {
 	return t[open+1 : end], t[end+1:]
 }
 
-// parseLabels reads the members out of enum('a','it''s').
+// parseLabels reads the members out of enum('a','it”s').
 func parseLabels(t string) ([]string, error) {
 	rest, _ := typeArguments(t)
 	var out []string
