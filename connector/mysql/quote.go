@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -117,11 +116,15 @@ func appendText(dst []byte, charset string, text []byte) ([]byte, error) {
 	return appendQuoted(dst, text), nil
 }
 
+// appendBytes writes BIT, which is most significant byte first, as a number: it
+// compares as one.
 func appendBytes(dst []byte, base string, b []byte) []byte {
-	if base == "bit" { // a number, most significant byte first
-		dst = append(dst, "x'"...)
-		dst = hex.AppendEncode(dst, b)
-		return append(dst, '\'')
+	if base == "bit" && len(b) <= 8 {
+		var n uint64
+		for _, c := range b {
+			n = n<<8 | uint64(c)
+		}
+		return strconv.AppendUint(dst, n, 10)
 	}
 	return appendQuoted(append(dst, "_binary"...), b)
 }
