@@ -116,8 +116,11 @@ func (r *packetReader) header() (int, error) {
 // bytes, without a copy per row. One goroutine uses it. It may share the
 // connection with the client library as long as no result is half read.
 type session struct {
-	c *client.Conn
-	r *packetReader
+	c    *client.Conn
+	r    *packetReader
+	info *serverInfo // of chunk sessions
+	// broken is true once the connection was closed over an unread answer.
+	broken bool
 }
 
 func newSession(c *client.Conn) *session {
@@ -161,6 +164,7 @@ func (s *session) each(ctx context.Context, sql string, fn func(row [][]byte) er
 	return guarded(ctx, s.c, func() error {
 		err := s.query(sql, fn)
 		if err != nil && serverCode(err) == 0 {
+			s.broken = true
 			s.c.Close()
 		}
 		return err

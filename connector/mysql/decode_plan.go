@@ -124,6 +124,11 @@ func (m *tableMap) checkSigns(l *change.Layout) error {
 	for i := range l.Columns {
 		switch m.types[i] {
 		case typeTiny, typeShort, typeInt24, typeLong, typeLongLong, typeDecimal, typeFloat, typeDouble:
+		case typeYear:
+			if m.mariaDB { // counts it, and calls it unsigned
+				bit++
+			}
+			continue
 		default:
 			continue
 		}
@@ -337,8 +342,10 @@ func supportedType(c *change.Column) bool {
 	_, blob := blobPrefixes[c.Base]
 	switch c.Base {
 	case "float", "double", "real", "decimal", "bit", "date", "time", "datetime", "timestamp",
-		"enum", "set", "char", "binary", "uuid", "inet4", "inet6", "varchar", "varbinary":
+		"enum", "set", "char", "binary", "inet4", "inet6", "varchar", "varbinary":
 		return true
+	case "uuid": // columns from before MariaDB 10.11.5 are marked and stored otherwise
+		return c.Type == "uuid"
 	case "year":
 		return c.Type != "year(2)"
 	}

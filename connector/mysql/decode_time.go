@@ -113,8 +113,8 @@ func (s *step) oldTemporal(v *change.Value, b []byte, a *change.Arena) {
 			buf = append(buf, '-')
 			n = -n
 		}
-		c := unpackTime(uint64(n))
-		buf = appendClock(buf, c.hour+24*c.day, c.minute, c.second, c.micro, s.digits)
+		u := uint64(n) // hours are not parted into days
+		buf = appendClock(buf, u/3600000000, u/60000000%60, u/1000000%60, u%1000000, s.digits)
 	}
 	v.Data = a.Keep(buf)
 }

@@ -206,8 +206,9 @@ func (s *step) compressed(v *change.Value, b []byte, a *change.Arena) error {
 
 const hexDigits = "0123456789abcdef"
 
-// appendUUID prints what the server stores. Versions 1 to 5 are stored with their
-// parts in reverse order, so that they sort by time; others as they are read.
+// appendUUID prints what the server stores. Versions below 6 of the usual variant
+// are stored with their parts in reverse order, so that they sort by time; others
+// as they are read.
 func appendUUID(dst []byte, raw *[16]byte) []byte {
 	b := *raw
 	if uuidReversed(raw) {
@@ -226,9 +227,11 @@ func appendUUID(dst []byte, raw *[16]byte) []byte {
 	return dst
 }
 
-func uuidReversed(raw *[16]byte) bool {
-	return raw[6]&0x80 != 0 && raw[8]>>4 > 0 && raw[8]>>4 < 6
-}
+// uuidReversed tells the two apart. Reversed, the variant (8 and above) is in byte
+// 6 and the version (below 6, its byte not zero) in byte 8. As they are read, a
+// version of 8 and above, which would look the same in byte 6, has zero or a
+// variant of 8 and above in byte 8: the server takes no others.
+func uuidReversed(raw *[16]byte) bool { return raw[6]&0x80 != 0 && raw[8] != 0 && raw[8] < 0x60 }
 
 func appendINET4(dst, b []byte) []byte {
 	for i, c := range b {

@@ -48,7 +48,8 @@ type tableMap struct {
 	names []string // with row metadata FULL; else nil
 	// signed holds, with row metadata, a bit for each numeric column in order: 1
 	// is unsigned. nil without.
-	signed []byte
+	signed  []byte
+	mariaDB bool
 
 	raw []byte // the event's body behind the id: equal bytes are an equal map
 	// The assembler's: valid for filter generation gen.
@@ -65,11 +66,11 @@ func tableID(b []byte) uint64 {
 }
 
 // parseTableMap reads the body of a TABLE_MAP event. It copies what it keeps.
-func parseTableMap(b []byte) (*tableMap, error) {
+func parseTableMap(b []byte, mariaDB bool) (*tableMap, error) {
 	if len(b) < 8 {
 		return nil, fmt.Errorf("read table map: %w", errDamaged)
 	}
-	m := &tableMap{raw: append([]byte(nil), b[8:]...)}
+	m := &tableMap{mariaDB: mariaDB, raw: append([]byte(nil), b[8:]...)}
 	r := byteReader{b: m.raw}
 	m.table.Schema = string(r.take(int(r.byte())))
 	r.byte()

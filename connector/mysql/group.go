@@ -408,7 +408,7 @@ func (a *assembler) tableMap(e *event) error {
 	m := a.tables[id]
 	if m == nil || string(m.raw) != string(e.body[8:]) {
 		var err error
-		if m, err = parseTableMap(e.body); err != nil {
+		if m, err = parseTableMap(e.body, a.server.mariaDB); err != nil {
 			return err
 		}
 		a.tables[id] = m

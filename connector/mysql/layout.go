@@ -27,8 +27,7 @@ func readLayout(ctx context.Context, c *client.Conn, t change.TableID) (*change.
 
 // layout is readLayout on a session.
 func (s *session) layout(ctx context.Context, t change.TableID) (*change.Layout, error) {
-	d, err := s.drafts(ctx, "TABLE_SCHEMA="+textLiteral(t.Schema)+" AND TABLE_NAME="+textLiteral(t.Name),
-		func(found change.TableID) bool { return found == t })
+	d, err := s.drafts(ctx, oneTable(t), func(found change.TableID) bool { return found == t })
 	if err != nil {
 		return nil, fmt.Errorf("read layout of %s: %w", t, err)
 	}
@@ -40,6 +39,11 @@ func (s *session) layout(ctx context.Context, t change.TableID) (*change.Layout,
 		return nil, err
 	}
 	return l, nil
+}
+
+// oneTable selects one table in information_schema.
+func oneTable(t change.TableID) string {
+	return "TABLE_SCHEMA=" + textLiteral(t.Schema) + " AND TABLE_NAME=" + textLiteral(t.Name)
 }
 
 // definition reads the statement that creates a table, without the counter that
@@ -262,7 +266,8 @@ func (x *draftIndex) columns(ordinals map[string]int) (out []int, whole bool) {
 
 // plainType strips the comments that MariaDB puts into a type.
 func plainType(t string) (plain string, compressed bool) {
-	if i := strings.Index(t, " /*"); i >= 0 && !strings.HasPrefix(t, "enum(") && !strings.HasPrefix(t, "set(") {
+	labels := strings.HasPrefix(t, "enum(") || strings.HasPrefix(t, "set(")
+	if i := strings.Index(t, " /*"); i >= 0 && !labels && !strings.HasPrefix(t, "uuid") { // an old UUID stays marked
 		return t[:i], strings.Contains(t[i:], "COMPRESSED")
 	}
 	return t, false

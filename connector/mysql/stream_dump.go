@@ -168,16 +168,17 @@ func (s *session) verify(ctx context.Context, info *serverInfo, from change.Posi
 		return change.WithClass(change.SourceWide, fmt.Errorf("%s is missing from the log: %w", at.file, change.ErrLogGone))
 	case int64(at.offset) > size:
 		return historyError("%s has only %d bytes, the position is at %d: the log was reset", at.file, size, at.offset)
-	case !info.mariaDB || at.gtid == "":
+	case !info.mariaDB:
 		return nil
 	}
-	rows, err := s.text(ctx, "SELECT BINLOG_GTID_POS("+textLiteral(at.file)+","+strconv.FormatUint(at.offset, 10)+")")
+	const noEvent = "no event begins there"
+	rows, err := s.text(ctx, "SELECT IFNULL(BINLOG_GTID_POS("+textLiteral(at.file)+","+strconv.FormatUint(at.offset, 10)+"),"+textLiteral(noEvent)+")")
 	if err != nil {
 		return fmt.Errorf("verify position %s:%d: %w", at.file, at.offset, err)
 	}
-	if len(rows) != 1 || !containsGTIDs(rows[0][0], at.gtid) {
+	if len(rows) != 1 || rows[0][0] == noEvent || at.gtid != "" && !containsGTIDs(rows[0][0], at.gtid) {
 		return historyError("the log in front of %s:%d has %q, the position was made behind %q: the log was reset, "+
-			"or another server with the same id answers", at.file, at.offset, rows[0][0], at.gtid)
+			"or another server with the same id answers", at.file, at.offset, rows, at.gtid)
 	}
 	return nil
 }
