@@ -30,7 +30,8 @@ func (s *Sink) planDDL(ctx context.Context, f change.Fence, d change.DDL) (*chan
 	case d.Statement.Kind == change.RenameTable:
 		return intent, nil // renamed away and back
 	case d.Statement.Kind == change.CreateTable:
-		return intent, planCreate(d, intent)
+		planCreate(d, intent)
+		return intent, nil
 	case d.Statement.Kind == change.AlterTable, d.Statement.Kind == change.TruncateTable:
 		err := s.underFence(ctx, f, func(c *sinkConn) error {
 			if d.Statement.Kind == change.TruncateTable {
@@ -77,23 +78,17 @@ func movedBy(d change.DDL) (bool, error) {
 
 // planCreate judges CREATE TABLE of a name that exists: it did nothing, or it
 // replaced the table.
-func planCreate(d change.DDL, intent *change.Intent) error {
-	toks, err := lexisOf(d.Statement.SQLMode).tokens(d.Statement.SQL)
-	if err != nil {
-		return change.WithClass(change.PermanentTask, err)
-	}
-	for i, t := range toks {
-		switch t.word(d.Statement.SQL) {
-		case "TABLE":
-			return nil
-		case "REPLACE":
-			if i > 0 && toks[i-1].word(d.Statement.SQL) == "OR" {
-				intent.Layout = nil
-				return nil
-			}
+func planCreate(d change.DDL, intent *change.Intent) {
+	toks := tokens(d.Statement.SQL, dialectOf(d.Statement.DefaultSchema, d.Statement.SQLMode))
+	for i := range toks {
+		if toks[i].is("TABLE") {
+			return
+		}
+		if toks[i].is("OR") && toks[i+1].is("REPLACE") {
+			intent.Layout = nil
+			return
 		}
 	}
-	return nil
 }
 
 // planTruncate empties the table with a statement of our own.
@@ -239,10 +234,7 @@ func (c *sinkConn) copyEmpty(ctx context.Context, to, from change.TableID) error
 func (c *sinkConn) createTwin(ctx context.Context, t change.TableID, text string) error {
 	def, err := parseDefinition(text)
 	if err == nil {
-		def, err = def.portable()
-	}
-	if err == nil {
-		def, err = def.withoutForeignKeys("", func(change.TableID) bool { return false })
+		def, err = def.portable().withoutForeignKeys("", func(change.TableID) bool { return false })
 	}
 	if err != nil {
 		return change.WithClass(change.PermanentTask, err)

@@ -132,7 +132,7 @@ func (g *group) reconnect(ctx context.Context) error {
 // when a batch is refused, and gives outcomes otherwise.
 func (g *group) applyTogether(ctx context.Context) error {
 	g.sc.reset(g.c.info.maxPacket)
-	begin := statement{batch: -1, row: -1}
+	begin := piece{batch: -1, row: -1}
 	if err := g.sc.add([]byte("BEGIN"), begin); err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (g *group) write(i int, alone bool) error {
 		}
 	}
 	sql := g.s.moveCheckpoint(g.f, b.Key, b.Expected, b.New)
-	return g.sc.add([]byte(sql), statement{batch: i, row: -1, checkpoint: true})
+	return g.sc.add([]byte(sql), piece{batch: i, row: -1, checkpoint: true})
 }
 
 // moveCheckpoint is the compare-and-set of a checkpoint. It affects one row or
@@ -233,7 +233,7 @@ func (g *group) send(ctx context.Context, fence int) (moved int, err error) {
 			if n == 0 && i == fence {
 				return compareFence(g.f, a.rows)
 			}
-			if p.statements[i].checkpoint {
+			if p.pieces[i].checkpoint {
 				moved += int(a.affected)
 			}
 			return nil
@@ -241,8 +241,8 @@ func (g *group) send(ctx context.Context, fence int) (moved int, err error) {
 		if err == nil {
 			continue
 		}
-		if done < len(p.statements) && serverCode(err) != 0 {
-			err = blame(p.statements[done], err)
+		if done < len(p.pieces) && serverCode(err) != 0 {
+			err = blame(p.pieces[done], err)
 		}
 		return moved, err
 	}
@@ -250,12 +250,12 @@ func (g *group) send(ctx context.Context, fence int) (moved int, err error) {
 }
 
 // blame adds to the server's refusal of a statement what the statement is about.
-func blame(st statement, err error) error {
+func blame(pc piece, err error) error {
 	switch {
-	case st.batch == chunkRow:
+	case pc.batch == chunkRow:
 		return &chunkRowError{err}
-	case st.row >= 0:
-		return &RowError{st.row, err}
+	case pc.row >= 0:
+		return &RowError{pc.row, err}
 	}
 	return err
 }
@@ -301,7 +301,7 @@ func (g *group) applyApart(ctx context.Context) error {
 // applyOne applies one batch within the open transaction, or nothing of it.
 func (g *group) applyOne(ctx context.Context, i int, alone bool) error {
 	g.sc.reset(g.c.info.maxPacket)
-	if err := g.sc.add([]byte("SAVEPOINT batch"), statement{batch: i, row: -1}); err != nil {
+	if err := g.sc.add([]byte("SAVEPOINT batch"), piece{batch: i, row: -1}); err != nil {
 		return err
 	}
 	if err := g.write(i, alone); err != nil {

@@ -178,17 +178,14 @@ func readGrants(lines []string) grants {
 			g.roles = g.roles || ok // GRANT role TO user
 			continue
 		}
-		if strings.HasPrefix(strings.TrimSpace(object), "PROCEDURE ") || strings.HasPrefix(object, "FUNCTION ") {
+		if strings.HasPrefix(object, "PROCEDURE ") || strings.HasPrefix(object, "FUNCTION ") {
 			continue
 		}
-		toks, err := tokens(object)
-		if err != nil || len(toks) < 3 || toks[1].kind != '.' || toks[2].kind != '*' {
+		toks := tokens(object, dialect{})
+		if len(toks) < 4 || !toks[1].punct('.') || !toks[2].punct('*') {
 			continue // a single table
 		}
-		database := "*"
-		if toks[0].kind != '*' {
-			database = toks[0].name(object)
-		}
+		database := toks[0].text // "*" for all
 		for _, p := range strings.Split(privileges, ",") {
 			g.on[database] = append(g.on[database], strings.ToUpper(strings.TrimSpace(p)))
 		}

@@ -110,7 +110,7 @@ func (g *group) writeChunk(ch *change.ChunkLoad, alone bool) error {
 			quoteString(ch.Incarnation) + "," + strconv.Itoa(ch.Index) + "," + bound + "," +
 			strconv.FormatBool(ch.Done) + "," + strconv.Itoa(len(ch.Rows)) + ")", chunkRow},
 	} {
-		if err := g.sc.add([]byte(st.sql), statement{batch: st.batch, row: -1}); err != nil {
+		if err := g.sc.add([]byte(st.sql), piece{batch: st.batch, row: -1}); err != nil {
 			return err
 		}
 	}

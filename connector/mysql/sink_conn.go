@@ -28,8 +28,8 @@ const (
 	idleCheck             = 10 * time.Second
 )
 
-// serverInfo is what a session learned about its server.
-type serverInfo struct {
+// targetInfo is what a session learned about its server.
+type targetInfo struct {
 	version   string
 	mariadb   bool
 	maxPacket int  // max_allowed_packet, bytes
@@ -39,7 +39,7 @@ type serverInfo struct {
 // sinkConn is a session that is set up for writing. One goroutine uses it.
 type sinkConn struct {
 	*session
-	info serverInfo
+	info targetInfo
 	used time.Time // when it was last given back
 	lost bool      // the protocol state is unknown: of no further use
 

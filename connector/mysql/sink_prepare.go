@@ -133,12 +133,10 @@ func (s *Sink) own(ctx context.Context, f change.Fence, t change.TaskTarget) err
 // is there and the server takes them: they are of no use to us, only to people.
 func (s *Sink) createTable(ctx context.Context, f change.Fence, t change.TaskTarget) error {
 	d, err := parseDefinition(t.Layout.Definition)
-	if err == nil {
-		d, err = d.portable()
-	}
 	if err != nil {
 		return change.WithClass(change.PermanentTask, fmt.Errorf("create table from %q: %w", t.Layout.Definition, err))
 	}
+	d = d.portable()
 	return s.underFence(ctx, f, func(c *sinkConn) error {
 		if err := c.createSchema(ctx, t.Target.Schema); err != nil {
 			return err

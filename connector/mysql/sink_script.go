@@ -16,8 +16,8 @@ const (
 
 var errRowTooBig = errors.New("the row is larger than the target's max_allowed_packet")
 
-// statement says what one statement of a script is for.
-type statement struct {
+// piece says what one statement of a script is for.
+type piece struct {
 	batch      int  // index of the batch it belongs to, -1 for none
 	row        int  // a change or row that it is the only one of, -1 for several
 	checkpoint bool // it moves the batch's checkpoint
@@ -31,14 +31,14 @@ type script struct {
 }
 
 type packet struct {
-	sql        []byte
-	statements []statement
+	sql    []byte
+	pieces []piece
 }
 
 func (sc *script) reset(maxPacket int) {
 	sc.maxBytes = maxPacket - 1024 // headers, and the server counts strictly
 	for i := range sc.packets {
-		sc.packets[i].sql, sc.packets[i].statements = sc.packets[i].sql[:0], sc.packets[i].statements[:0]
+		sc.packets[i].sql, sc.packets[i].pieces = sc.packets[i].sql[:0], sc.packets[i].pieces[:0]
 		if cap(sc.packets[i].sql) > 4*packetBytes {
 			sc.packets[i].sql = nil
 		}
@@ -63,7 +63,7 @@ func (sc *script) open(n int) *packet {
 }
 
 // add appends a whole statement.
-func (sc *script) add(sql []byte, s statement) error {
+func (sc *script) add(sql []byte, pc piece) error {
 	if len(sql) >= sc.maxBytes {
 		return fmt.Errorf("%d bytes: %w", len(sql), errRowTooBig)
 	}
@@ -72,7 +72,7 @@ func (sc *script) add(sql []byte, s statement) error {
 		p.sql = append(p.sql, ';')
 	}
 	p.sql = append(p.sql, sql...)
-	p.statements = append(p.statements, s)
+	p.pieces = append(p.pieces, pc)
 	return nil
 }
 
@@ -190,7 +190,7 @@ func (w *rowWriter) flush() error {
 		w.sql = append(w.sql, w.t.deleteTail...)
 	}
 	w.kind = opNone
-	err := w.sc.add(w.sql, statement{batch: w.batch, row: w.row})
+	err := w.sc.add(w.sql, piece{batch: w.batch, row: w.row})
 	if err != nil && w.rows == 1 {
 		return rowError(w.row, fmt.Errorf("%w: raise max_allowed_packet there", err))
 	}

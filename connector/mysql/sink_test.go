@@ -1,14 +1,12 @@
 package mysql
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/runnel-dev/runnel/change"
 	"github.com/runnel-dev/runnel/internal/testdb"
@@ -20,8 +18,6 @@ type target struct {
 	sink  *Sink
 	fence change.Fence
 }
-
-const testLimit = 2 * time.Minute
 
 func targetConfig(db *testdb.MariaDB) Config {
 	return Config{Name: "target lake", Addr: db.Addr(), User: "root"}
@@ -51,13 +47,6 @@ func newTestSink(t *testing.T, cfg Config, so SinkOptions) *Sink {
 		}
 	})
 	return s
-}
-
-func testContext(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testLimit)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 func (x *target) exec(t *testing.T, sql ...string) {
