@@ -67,7 +67,21 @@ type TaskTarget struct {
 	Layout *Layout
 	// At is the checkpoint to start from.
 	At Position
+	// Existing says what to do about rows that the target table holds already.
+	Existing ExistingTable
 }
+
+// ExistingTable is what Prepare does about a target table that exists.
+type ExistingTable string
+
+// What to do about an existing target table.
+const (
+	// KeepTable: rows stay until the copy overwrites them; a different definition
+	// is refused.
+	KeepTable ExistingTable = ""
+	// EmptyTable: the rows go; the table belonged to an earlier life of this task.
+	EmptyTable ExistingTable = "empty"
+)
 
 // Sink writes to one target. Safe for concurrent use. Every call carries the
 // fence and fails with ErrDeposed or ErrOwnedElsewhere when it no longer holds.

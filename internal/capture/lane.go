@@ -155,3 +155,10 @@ func (c *Capture) BarrierBefore(l *Lane, at change.Position) bool {
 	defer c.mu.Unlock()
 	return c.mu.core.BarrierBefore(l, at)
 }
+
+// Has reports whether the capture knows the lane.
+func (c *Capture) Has(l *Lane) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.core.lanes[l.Incarnation] == l
+}

@@ -27,9 +27,11 @@ type tableLane struct {
 	fence  func() change.Fence
 	target change.TableID
 	taskID string
-	ddl    string // the pipeline's policy
-	pool   *pool
-	sched  atomic.Int32 // dispatch state, see pool.go
+	task   *task // nil in the model test
+	// admitted: made for a table that the log created; the capture loop starts it.
+	admitted bool
+	pool     *pool
+	sched    atomic.Int32 // dispatch state, see pool.go
 
 	mu struct {
 		sync.Mutex
@@ -44,8 +46,10 @@ type tableLane struct {
 	// attempts counts failures since the last success; only the worker that holds
 	// the lane touches it.
 	attempts int
-	applied  atomic.Int64 // row changes since the process started
-	copied   atomic.Int64 // rows of loaded chunks, of this incarnation
+	// copyTries counts failures of the copy; only the worker that copies touches it.
+	copyTries int
+	applied   atomic.Int64 // row changes since the process started
+	copied    atomic.Int64 // rows of loaded chunks, of this incarnation
 }
 
 func (t *tableLane) key() change.CheckpointKey {
@@ -145,4 +149,10 @@ func (t *tableLane) unseen(c *change.Chunk) []change.Row {
 // lagOf is the age of a group at the moment its rows are in the target.
 func lagOf(it *capture.Item, now time.Time) time.Duration {
 	return max(now.Sub(it.CommitTime), 0)
+}
+
+// stopsAtDDL reports the pipeline's policy for schema changes.
+func (t *tableLane) stopsAtDDL() bool {
+	st, _ := t.task.snapshot()
+	return t.task.src.e.pipelineSpec(st.Spec.Pipeline).DDL == "stop"
 }

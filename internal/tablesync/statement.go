@@ -21,7 +21,7 @@ func judge(t *tableLane, s *change.Statement) (run bool, end *ending) {
 		if capture.TakesAway(s, t.handle.Table) {
 			return false, &ending{NeedsResync, "the table was renamed at the source: " + shown, "resync the task if a table of this name exists again, or remove it"}
 		}
-		if t.ddl == "stop" {
+		if t.stopsAtDDL() {
 			return false, &ending{NeedsResync, "a schema change waits for review: " + shown, "change the target as wanted, then resync the task"}
 		}
 		return true, nil

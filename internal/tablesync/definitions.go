@@ -1,0 +1,428 @@
+package tablesync
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/runnel-dev/runnel/change"
+	"github.com/runnel-dev/runnel/persistence"
+)
+
+// definitionRouting chooses the shard that fences definitions; no source's tasks
+// have it.
+const definitionRouting = "definitions"
+
+// Apply makes the definitions true and tells what that changes; with DryRun it
+// only tells. Nothing is changed when any document is wrong or a change is
+// refused. Tables are looked for in the background.
+func (e *Engine) Apply(ctx context.Context, d Definitions, o ApplyOptions) ([]Difference, error) {
+	e.applying.Lock()
+	defer e.applying.Unlock()
+	if err := d.Validate(func(kind, name string) bool { return !o.Prune && e.knows(kind, name) }); err != nil {
+		return nil, err
+	}
+	plan, err := e.plan(d, o.Prune)
+	if err != nil || o.DryRun {
+		return plan.diffs, err
+	}
+	e.mu.Lock()
+	running := e.mu.running
+	e.mu.Unlock()
+	if !running {
+		return nil, ErrNotRunning
+	}
+	if problems := e.Check(ctx, plan.changed); len(problems) > 0 {
+		return nil, joinProblems(problems)
+	}
+	return plan.diffs, e.carryOut(ctx, plan)
+}
+
+// plan is what an apply changes.
+type plan struct {
+	diffs   []Difference
+	changed Definitions // created or updated
+	removed []Difference
+}
+
+func (e *Engine) knows(kind, name string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch kind {
+	case KindSource:
+		return e.mu.sources[name] != nil
+	case KindTarget:
+		return e.mu.targets[name] != nil
+	}
+	return e.mu.pipelines[name] != nil
+}
+
+func (e *Engine) plan(d Definitions, prune bool) (plan, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var p plan
+	var errs []error
+	named := map[string]bool{}
+	note := func(kind, name string, exists, same bool, detail string) (changed bool) {
+		named[kind+"/"+name] = true
+		action := "create"
+		switch {
+		case exists && same:
+			action = "unchanged"
+		case exists:
+			action = "update"
+		}
+		p.diffs = append(p.diffs, Difference{Kind: kind, Name: name, Action: action, Detail: detail})
+		return action != "unchanged"
+	}
+	for _, s := range d.Sources {
+		old := e.mu.sources[s.Name]
+		if note(KindSource, s.Name, old != nil, old != nil && reflect.DeepEqual(old.spec, s), "") {
+			p.changed.Sources = append(p.changed.Sources, s)
+		}
+	}
+	for _, s := range d.Targets {
+		if s.Connections == 0 {
+			s.Connections = 2
+		}
+		old := e.mu.targets[s.Name]
+		if note(KindTarget, s.Name, old != nil, old != nil && reflect.DeepEqual(old.spec, s), "") {
+			p.changed.Targets = append(p.changed.Targets, s)
+		}
+	}
+	for _, s := range d.Pipelines {
+		old := e.mu.pipelines[s.Name]
+		if old != nil {
+			errs = append(errs, immovable(&old.spec, &s))
+		}
+		if note(KindPipeline, s.Name, old != nil, old != nil && reflect.DeepEqual(old.spec, s), strings.Join(s.Tables.Include, ", ")) {
+			p.changed.Pipelines = append(p.changed.Pipelines, s)
+		}
+	}
+	if prune {
+		for _, name := range sortedKeys(e.mu.pipelines) {
+			if !named[KindPipeline+"/"+name] {
+				p.removed = append(p.removed, Difference{Kind: KindPipeline, Name: name, Action: "remove", Detail: "its tasks are removed, rows at the target stay"})
+			}
+		}
+		for _, name := range sortedKeys(e.mu.sources) {
+			if !named[KindSource+"/"+name] {
+				p.removed = append(p.removed, Difference{Kind: KindSource, Name: name, Action: "remove"})
+			}
+		}
+		for _, name := range sortedKeys(e.mu.targets) {
+			if !named[KindTarget+"/"+name] {
+				p.removed = append(p.removed, Difference{Kind: KindTarget, Name: name, Action: "remove"})
+			}
+		}
+		p.diffs = append(p.diffs, p.removed...)
+	}
+	return p, errors.Join(errs...)
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// immovable refuses what would change where existing tasks read or write.
+func immovable(old, now *PipelineSpec) error {
+	if old.Source != now.Source || old.Target != now.Target || old.Route != now.Route {
+		return fmt.Errorf("pipeline %s: source, target and route cannot change; remove the pipeline and declare another one", now.Name)
+	}
+	return nil
+}
+
+// Check connects to every source and target of the definitions and reports what
+// would keep them from working. Nothing is stored.
+func (e *Engine) Check(ctx context.Context, d Definitions) []*change.Problem {
+	var out []*change.Problem
+	fail := func(kind, name string, err error) {
+		var p *change.Problem
+		if !errors.As(err, &p) {
+			p = &change.Problem{Code: "unreachable", Subject: kind + " " + name, Cause: err.Error(), Remedy: "check address, user and password"}
+		}
+		out = append(out, p)
+	}
+	probe := func(kind, name string, open func() (checker, error)) {
+		c, err := open()
+		if err == nil {
+			var ps []*change.Problem
+			ps, err = c.Check(ctx)
+			out = append(out, ps...)
+			err = errors.Join(err, c.Close())
+		}
+		if err != nil {
+			fail(kind, name, err)
+		}
+	}
+	for _, s := range d.Sources {
+		probe(KindSource, s.Name, func() (checker, error) { return e.cfg.Connect.Source(s) })
+	}
+	for _, s := range d.Targets {
+		probe(KindTarget, s.Name, func() (checker, error) { return e.cfg.Connect.Sink(s) })
+	}
+	if len(out) == 0 {
+		out = append(out, e.checkTables(ctx, d)...)
+	}
+	return out
+}
+
+type checker interface {
+	Check(context.Context) ([]*change.Problem, error)
+	Close() error
+}
+
+// checkTables reports pipelines that select nothing and target tables that two
+// pipelines would write.
+func (e *Engine) checkTables(ctx context.Context, d Definitions) (out []*change.Problem) {
+	taken := map[intoKey]string{}
+	for i := range d.Pipelines {
+		p := &d.Pipelines[i]
+		spec, ok := e.sourceSpec(d, p.Source)
+		if !ok {
+			continue // Validate has told
+		}
+		src, err := e.cfg.Connect.Source(spec)
+		if err != nil {
+			continue // the source's own problem
+		}
+		infos, err := src.Tables(ctx, p.Matches)
+		if err = errors.Join(err, src.Close()); err != nil {
+			out = append(out, &change.Problem{Code: "catalog", Subject: "pipeline " + p.Name, Cause: "its tables cannot be listed: " + err.Error(), Remedy: "check the privileges of the source's user"})
+			continue
+		}
+		for j := range infos {
+			if infos[j].Problem != nil {
+				continue // listed on the pipeline; the other tables go on
+			}
+			k := intoKey{p.Target, p.TargetOf(infos[j].Table)}
+			by := fmt.Sprintf("pipeline %s from %s", p.Name, infos[j].Table)
+			other := taken[k]
+			if other == "" {
+				other = e.writerOf(k, p.Name, infos[j].Table)
+			}
+			if other != "" && other != by {
+				out = append(out, &change.Problem{Code: "target-taken", Subject: fmt.Sprintf("target table %s on %s", k.table, k.target),
+					Cause: fmt.Sprintf("it would be written by %s and by %s", other, by), Remedy: "give one pipeline another route, or exclude the table from it"})
+			}
+			taken[k] = by
+		}
+	}
+	return out
+}
+
+// writerOf names the task that writes a target table, unless it is the same one.
+func (e *Engine) writerOf(k intoKey, pipeline string, table change.TableID) string {
+	e.mu.Lock()
+	t := e.mu.byTarget[k]
+	e.mu.Unlock()
+	if t == nil {
+		return ""
+	}
+	st, _ := t.snapshot()
+	if st.State == Removed || st.Spec.Pipeline == pipeline && st.Spec.Table == table {
+		return ""
+	}
+	return fmt.Sprintf("pipeline %s from %s", st.Spec.Pipeline, st.Spec.Table)
+}
+
+func (e *Engine) sourceSpec(d Definitions, name string) (ServerSpec, bool) {
+	for _, s := range d.Sources {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.mu.sources[name]; s != nil {
+		return s.spec, true
+	}
+	return ServerSpec{}, false
+}
+
+// carryOut stores the plan, then makes it true.
+func (e *Engine) carryOut(ctx context.Context, p plan) error {
+	if err := e.storePlan(ctx, p); err != nil {
+		return err
+	}
+	for _, r := range p.removed {
+		if r.Kind == KindPipeline {
+			e.removePipeline(ctx, r.Name)
+		}
+	}
+	e.mu.Lock()
+	var errs []error
+	for _, t := range p.changed.Targets {
+		if e.mu.targets[t.Name] != nil {
+			errs = append(errs, fmt.Errorf("target %s: its new definition takes effect at the next start", t.Name))
+			continue
+		}
+		if err := e.addTargetLocked(t); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		e.startTargetLocked(e.mu.targets[t.Name])
+	}
+	for _, s := range p.changed.Sources {
+		if e.mu.sources[s.Name] != nil {
+			errs = append(errs, fmt.Errorf("source %s: its new definition takes effect at the next start", s.Name))
+			continue
+		}
+		if err := e.addSourceLocked(s); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		e.startSourceLocked(e.mu.sources[s.Name])
+	}
+	for _, s := range p.changed.Pipelines {
+		e.mu.pipelines[s.Name] = &pipelineRun{spec: s}
+	}
+	e.refilterLocked()
+	e.mu.Unlock()
+	for _, s := range p.changed.Pipelines {
+		e.mu.Lock()
+		src := e.mu.sources[s.Source]
+		e.mu.Unlock()
+		e.removeUnselected(ctx, &s)
+		src.lookForTables()
+	}
+	return errors.Join(errs...)
+}
+
+func (e *Engine) storePlan(ctx context.Context, p plan) error {
+	shard, epoch := e.region.EpochOf(definitionRouting)
+	var records []persistence.Record
+	add := func(kind, name string, v any) error {
+		b, err := json.Marshal(v)
+		if err != nil {
+			return fmt.Errorf("encode %s %s: %w", kind, name, err)
+		}
+		r, err := persistence.DefinitionRecord{Kind: kind, Name: name, JSON: b}.Record()
+		records = append(records, r)
+		return err
+	}
+	for _, s := range p.changed.Sources {
+		if err := add(KindSource, s.Name, s); err != nil {
+			return err
+		}
+	}
+	for _, s := range p.changed.Targets {
+		if err := add(KindTarget, s.Name, s); err != nil {
+			return err
+		}
+	}
+	for _, s := range p.changed.Pipelines {
+		if err := add(KindPipeline, s.Name, s); err != nil {
+			return err
+		}
+	}
+	if len(records) > 0 {
+		if err := e.cfg.Store.Put(ctx, persistence.PutRequest{Shard: shard, Epoch: epoch, Records: records}); err != nil {
+			return fmt.Errorf("store definitions: %w", err)
+		}
+	}
+	var keys []persistence.RecordKey
+	for _, r := range p.removed {
+		keys = append(keys, persistence.RecordKey{Kind: persistence.KindDefinition, Scope: r.Kind, Name: r.Name})
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	if err := e.cfg.Store.Delete(ctx, persistence.DeleteRequest{Shard: shard, Epoch: epoch, Keys: keys}); err != nil {
+		return fmt.Errorf("remove definitions: %w", err)
+	}
+	return nil
+}
+
+// removePipeline removes a pipeline's tasks; sources and targets that were pruned
+// with it stay connected until the next start.
+func (e *Engine) removePipeline(ctx context.Context, name string) {
+	e.mu.Lock()
+	delete(e.mu.pipelines, name)
+	e.mu.Unlock()
+	e.removeTasks(ctx, func(st taskState) bool { return st.Spec.Pipeline == name })
+}
+
+func (e *Engine) removeUnselected(ctx context.Context, p *PipelineSpec) {
+	e.removeTasks(ctx, func(st taskState) bool { return st.Spec.Pipeline == p.Name && !p.Matches(st.Spec.Table) })
+}
+
+func (e *Engine) removeTasks(ctx context.Context, match func(taskState) bool) {
+	e.mu.Lock()
+	var tasks []*task
+	for _, t := range e.mu.tasks {
+		if st, _ := t.snapshot(); match(st) {
+			tasks = append(tasks, t)
+		}
+	}
+	e.mu.Unlock()
+	for _, t := range tasks {
+		st, _ := t.snapshot()
+		e.report(ctx, t, cmdReport{Incarnation: st.Incarnation, Saw: sawEnd, Reason: "no pipeline selects the table any more"})
+	}
+}
+
+// refilterLocked tells every source's filter its pipelines.
+func (e *Engine) refilterLocked() {
+	bySource := map[string][]PipelineSpec{}
+	for _, name := range sortedKeys(e.mu.pipelines) {
+		p := e.mu.pipelines[name].spec
+		bySource[p.Source] = append(bySource[p.Source], p)
+	}
+	for name, s := range e.mu.sources {
+		s.filter.setPipelines(bySource[name])
+	}
+}
+
+func (e *Engine) pipelineSpec(name string) PipelineSpec {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p := e.mu.pipelines[name]; p != nil {
+		return p.spec
+	}
+	return PipelineSpec{Name: name}
+}
+
+func (e *Engine) pipelinesOf(s *sourceRun) []PipelineSpec {
+	s.filter.mu.RLock()
+	defer s.filter.mu.RUnlock()
+	return s.filter.mu.pipelines
+}
+
+func (e *Engine) setRefused(pipeline string, ps []*change.Problem) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p := e.mu.pipelines[pipeline]; p != nil {
+		p.refused = ps
+	}
+}
+
+func (e *Engine) addRefused(pipeline string, problem *change.Problem) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p := e.mu.pipelines[pipeline]; p != nil {
+		p.refused = append(p.refused, problem)
+	}
+}
+
+func (e *Engine) closeConnectors() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var errs []error
+	for _, s := range e.mu.sources {
+		errs = append(errs, s.conn.Close())
+	}
+	for _, t := range e.mu.targets {
+		errs = append(errs, t.sink.Close())
+	}
+	return errors.Join(errs...)
+}
