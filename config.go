@@ -41,7 +41,6 @@ type LogConfig struct {
 // BudgetConfig limits rows in memory.
 type BudgetConfig struct {
 	CaptureBytes Bytes `yaml:"captureBytes"` // of all tables of one source; 64MiB when 0
-	LaneBytes    Bytes `yaml:"laneBytes"`    // of one table that catches up; 8MiB when 0
 }
 
 // DefaultListen is where a process listens unless told otherwise.
@@ -60,9 +59,6 @@ func (c *Config) Fill() {
 	def(&c.Log.Format, "text")
 	if c.Budgets.CaptureBytes == 0 {
 		c.Budgets.CaptureBytes = 64 << 20
-	}
-	if c.Budgets.LaneBytes == 0 {
-		c.Budgets.LaneBytes = 8 << 20
 	}
 }
 
@@ -90,17 +86,9 @@ func (c *Config) Validate() error {
 	default:
 		bad("log.format %q: want text or json", c.Log.Format)
 	}
-	const least, most = 64 << 10, 64 << 30
-	for _, b := range []struct {
-		name string
-		size Bytes
-	}{{"captureBytes", c.Budgets.CaptureBytes}, {"laneBytes", c.Budgets.LaneBytes}} {
-		if b.size < least || b.size > most {
-			bad("budgets.%s %s: want %s to %s", b.name, b.size, Bytes(least), Bytes(most))
-		}
-	}
-	if c.Budgets.LaneBytes > c.Budgets.CaptureBytes {
-		bad("budgets.laneBytes %s is more than budgets.captureBytes %s; one table cannot have more than all", c.Budgets.LaneBytes, c.Budgets.CaptureBytes)
+	const least, most = 1 << 20, 64 << 30
+	if b := c.Budgets.CaptureBytes; b < least || b > most {
+		bad("budgets.captureBytes %s: want %s to %s", b, Bytes(least), Bytes(most))
 	}
 	return errors.Join(errs...)
 }
@@ -132,9 +120,10 @@ func LoadConfig(path string) (Config, error) {
 	return ParseConfig(path, b)
 }
 
-// ParseConfig reads one YAML document, fills defaults and validates. Errors name
-// file and line, all faults at once; an unknown key is a fault.
-func ParseConfig(file string, text []byte) (Config, error) {
+// ParseConfig reads one YAML document, lets overrides change it, fills defaults and
+// validates. Errors name file and line, all faults at once; an unknown key is a
+// fault.
+func ParseConfig(file string, text []byte, overrides ...func(*Config)) (Config, error) {
 	f := &faults{file: file}
 	docs := documents(f, bytes.NewReader(text))
 	var c Config
@@ -148,6 +137,9 @@ func ParseConfig(file string, text []byte) (Config, error) {
 		if err := docs[0].Decode(&c); err != nil {
 			f.addYAML(err)
 		}
+	}
+	for _, over := range overrides {
+		over(&c)
 	}
 	c.Fill()
 	if err := c.Validate(); err != nil {

@@ -15,7 +15,7 @@ func TestConfigDefaultsAreValidAndRoundTrip(t *testing.T) {
 	if got, want := c.Listen, "127.0.0.1:7717"; got != want {
 		t.Errorf("listen: got %s, want %s", got, want)
 	}
-	c.Budgets.LaneBytes = 3<<20 + 1
+	c.Budgets.CaptureBytes = 3<<20 + 1
 	c.Log.Level = "debug"
 	back, err := ParseConfig("printed", []byte(c.String()))
 	if err != nil {
@@ -32,8 +32,7 @@ datadir: x
 listen: 0.0.0.0:7717
 log: {level: loud, format: xml, colour: red}
 budgets:
-  captureBytes: 1MiB
-  laneBytes: 2MB
+  captureBytes: 2MB
 frobnicate: 1
 `
 	_, err := ParseConfig("runnel.yaml", []byte(text))
@@ -41,15 +40,23 @@ frobnicate: 1
 	for _, want := range []string{
 		`runnel.yaml:2: unknown key "datadir"; did you mean "dataDir"?`,
 		`runnel.yaml:4: unknown key "log.colour"; known here: format, level`,
-		`runnel.yaml:8: unknown key "frobnicate"; known here: budgets, dataDir, listen, log, tokenFile`,
-		`runnel.yaml:7: size "2MB": want a whole number`,
+		`runnel.yaml:7: unknown key "frobnicate"; known here: budgets, dataDir, listen, log, tokenFile`,
+		`runnel.yaml:6: size "2MB": want a whole number`,
 		`listen 0.0.0.0:7717 can be reached from other machines; set tokenFile`,
 		`log.level "loud": want debug, info, warn or error`,
 		`log.format "xml": want text or json`,
-		`budgets.laneBytes 8MiB is more than budgets.captureBytes 1MiB`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("faults lack %q; got:\n%s", want, got)
+		}
+	}
+}
+
+func TestConfigBudget(t *testing.T) {
+	for text, want := range map[string]string{"1KiB": "want 1MiB to 64GiB", "65GiB": "want 1MiB to 64GiB", "1MiB": "", "104857600": ""} {
+		_, err := ParseConfig("x", []byte("budgets: {captureBytes: "+text+"}"))
+		if got := errorText(err); !strings.Contains(got, want) || (want == "") != (got == "") {
+			t.Errorf("%s: got %q, want %q", text, got, want)
 		}
 	}
 }

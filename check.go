@@ -1,0 +1,284 @@
+package runnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/runnel-dev/runnel/change"
+	"github.com/runnel-dev/runnel/connector/mysql"
+	"github.com/runnel-dev/runnel/internal/tablesync"
+	"github.com/runnel-dev/runnel/internal/web"
+)
+
+// checkLimit bounds the check of one server or pipeline.
+const checkLimit = 45 * time.Second
+
+// Verdict is the outcome of checking one server or pipeline.
+type Verdict struct {
+	Subject string `json:"subject"`
+	// Verified says what was looked at and found in order.
+	Verified []string          `json:"verified"`
+	Problems []*change.Problem `json:"problems"`
+}
+
+// fail adds an error as a problem.
+func (v *Verdict) fail(err error) {
+	var p *change.Problem
+	if !errors.As(err, &p) {
+		p = &change.Problem{Code: "check-failed", Subject: v.Subject, Cause: err.Error(), Remedy: "mend what the message names and check again"}
+	}
+	v.Problems = append(v.Problems, p)
+}
+
+// CheckAddress checks the server at mysql://user:password@host:port/ as a source or
+// as a target. A password that the address leaves out is taken from the argument.
+// The error is for an address that cannot be read; it never holds the password.
+func CheckAddress(ctx context.Context, kind, address, password string) (Verdict, error) {
+	cfg, err := mysql.ParseDSN(address)
+	if err != nil {
+		return Verdict{}, err
+	}
+	if cfg.Password == "" {
+		cfg.Password = password
+	}
+	cfg.Name = kind + " " + cfg.Addr
+	if kind == tablesync.KindTarget {
+		return checkTarget(ctx, cfg, mysql.SinkOptions{}), nil
+	}
+	return checkSource(ctx, cfg), nil
+}
+
+// CheckDefinitions connects to every server that is declared and looks for every
+// table that is matched. References to servers that are declared elsewhere are
+// problems, since nothing can be said about them. Nothing is written or stored.
+func CheckDefinitions(ctx context.Context, d Definitions) []Verdict {
+	var out []Verdict
+	sources := make(map[string]mysql.Config)
+	for i := range d.Sources {
+		s := &d.Sources[i]
+		v := Verdict{Subject: tablesync.KindSource + " " + s.Name}
+		if cfg, err := mysqlConfig(tablesync.KindSource, s); err != nil {
+			v.fail(err)
+		} else if v = checkSource(ctx, cfg); len(v.Problems) == 0 {
+			sources[s.Name] = cfg
+		}
+		out = append(out, v)
+	}
+	for i := range d.Targets {
+		s := &d.Targets[i]
+		v := Verdict{Subject: tablesync.KindTarget + " " + s.Name}
+		if cfg, err := mysqlConfig(tablesync.KindTarget, s); err != nil {
+			v.fail(err)
+		} else {
+			v = checkTarget(ctx, cfg, mysql.SinkOptions{Schema: s.Schema})
+		}
+		out = append(out, v)
+	}
+	taken := make(map[targetTable]string)
+	declared := declaredNames(d)
+	for i := range d.Pipelines {
+		out = append(out, checkPipeline(ctx, &d.Pipelines[i], declared, sources, taken))
+	}
+	return out
+}
+
+func checkSource(ctx context.Context, cfg mysql.Config) Verdict {
+	v := Verdict{Subject: cfg.Name}
+	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	src, err := mysql.NewSource(cfg, mysql.SourceOptions{})
+	if err != nil {
+		v.fail(err)
+		return v
+	}
+	defer func() {
+		if err := src.Close(); err != nil {
+			v.fail(err)
+		}
+	}()
+	if v.Problems, err = src.Check(ctx); err != nil {
+		v.fail(err)
+	}
+	if len(v.Problems) > 0 {
+		return v
+	}
+	at, err := src.Now(ctx)
+	if err != nil {
+		v.fail(err)
+		return v
+	}
+	v.Verified = []string{
+		fmt.Sprintf("%s accepts user %s", cfg.Addr, cfg.User),
+		"the binary log is on, logs rows (binlog_format=ROW) and logs them in full (binlog_row_image=FULL)",
+		"the account may read the log and the tables",
+		"the log ends at " + at.Token,
+	}
+	return v
+}
+
+func checkTarget(ctx context.Context, cfg mysql.Config, o mysql.SinkOptions) Verdict {
+	v := Verdict{Subject: cfg.Name}
+	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	sink, err := mysql.NewSink(cfg, o)
+	if err != nil {
+		v.fail(err)
+		return v
+	}
+	defer func() {
+		if err := sink.Close(); err != nil {
+			v.fail(err)
+		}
+	}()
+	if v.Problems, err = sink.Check(ctx); err != nil {
+		v.fail(err)
+	}
+	if len(v.Problems) == 0 {
+		v.Verified = []string{
+			fmt.Sprintf("%s accepts user %s", cfg.Addr, cfg.User),
+			"it is writable and has a transactional engine",
+			"the account may create and write tables",
+		}
+	}
+	return v
+}
+
+// targetTable is one table at one target.
+type targetTable struct {
+	target string
+	table  change.TableID
+}
+
+func declaredNames(d Definitions) map[string]bool {
+	names := make(map[string]bool)
+	for _, s := range d.Sources {
+		names[tablesync.KindSource+" "+s.Name] = true
+	}
+	for _, s := range d.Targets {
+		names[tablesync.KindTarget+" "+s.Name] = true
+	}
+	return names
+}
+
+// checkPipeline looks up the tables that match. taken tells which pipeline writes
+// a target table, over all pipelines.
+func checkPipeline(ctx context.Context, p *tablesync.PipelineSpec, declared map[string]bool, sources map[string]mysql.Config, taken map[targetTable]string) Verdict {
+	v := Verdict{Subject: tablesync.KindPipeline + " " + p.Name}
+	for _, ref := range []string{tablesync.KindSource + " " + p.Source, tablesync.KindTarget + " " + p.Target} {
+		if !declared[ref] {
+			v.Problems = append(v.Problems, &change.Problem{
+				Code: "not-declared", Subject: v.Subject, Cause: ref + " is not declared here, so it cannot be checked",
+				Remedy: "check it together with the file that declares it: runnel check FOLDER",
+			})
+		}
+	}
+	cfg, fit := sources[p.Source]
+	if len(v.Problems) > 0 {
+		return v
+	}
+	if !fit {
+		v.fail(&change.Problem{
+			Code: "source-not-fit", Subject: v.Subject, Cause: "its tables cannot be looked up while source " + p.Source + " has problems",
+			Remedy: "mend the source first",
+		})
+		return v
+	}
+	tables, err := matchingTables(ctx, cfg, p)
+	if err != nil {
+		v.fail(err)
+		return v
+	}
+	found := make(map[change.TableID]bool)
+	for _, t := range tables {
+		found[t.Table] = true
+		if t.Problem != nil {
+			v.Problems = append(v.Problems, t.Problem)
+		}
+		into := targetTable{p.Target, p.TargetOf(t.Table)}
+		if other, ok := taken[into]; ok {
+			v.Problems = append(v.Problems, &change.Problem{
+				Code: "target-taken", Subject: "table " + t.Table.String(),
+				Cause:  fmt.Sprintf("pipeline %s and %s both write table %s at target %s", p.Name, other, into.table, p.Target),
+				Remedy: "exclude the table from one of them, or route it to another table",
+			})
+			continue
+		}
+		taken[into] = fmt.Sprintf("pipeline %s (table %s)", p.Name, t.Table)
+	}
+	v.Problems = append(v.Problems, missingTables(p, found)...)
+	v.Verified = []string{fmt.Sprintf("%d tables of source %s match", len(tables), p.Source)}
+	return v
+}
+
+func matchingTables(ctx context.Context, cfg mysql.Config, p *tablesync.PipelineSpec) (tables []change.TableInfo, err error) {
+	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	src, err := mysql.NewSource(cfg, mysql.SourceOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	return src.Tables(ctx, p.Matches)
+}
+
+// missingTables reports the patterns that name one table which is not there.
+func missingTables(p *tablesync.PipelineSpec, found map[change.TableID]bool) []*change.Problem {
+	var out []*change.Problem
+	for _, pattern := range p.Tables.Include {
+		schema, name, _ := strings.Cut(pattern, ".")
+		id := change.TableID{Schema: schema, Name: name}
+		if strings.ContainsAny(pattern, "*?") || found[id] || !p.Matches(id) {
+			continue
+		}
+		out = append(out, &change.Problem{
+			Code: "no-such-table", Subject: "table " + pattern,
+			Cause:  fmt.Sprintf("source %s has no table %s, or the account may not see it", p.Source, pattern),
+			Remedy: fmt.Sprintf("correct the pattern, create the table, or GRANT SELECT ON %s to the account", pattern),
+		})
+	}
+	return out
+}
+
+// IsConfigFile tells a configuration of the process from a file with definitions:
+// its document has no kind.
+func IsConfigFile(path string) bool {
+	r, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	docs := documents(&faults{file: path}, io.LimitReader(r, maxDefinitionBytes))
+	if len(docs) != 1 || docs[0].Kind != yaml.MappingNode {
+		return false
+	}
+	kind, _ := kindOf(docs[0])
+	return kind == ""
+}
+
+// CheckConfig reads a configuration and tries what it names. The error is for a
+// file that cannot be accepted.
+func CheckConfig(path string) (Verdict, error) {
+	v := Verdict{Subject: "configuration " + path}
+	c, err := LoadConfig(path)
+	if err != nil {
+		return v, err
+	}
+	if c.TokenFile != "" {
+		if _, err := web.LoadTokens(c.TokenFile); err != nil {
+			v.Problems = append(v.Problems, &change.Problem{
+				Code: "token-file", Subject: "tokenFile", Cause: err.Error(), Remedy: "write one access token per line to it, for example from: openssl rand -hex 24",
+			})
+		} else {
+			v.Verified = append(v.Verified, "clients need an access token of "+c.TokenFile)
+		}
+	}
+	v.Verified = append(v.Verified, "it listens on "+c.Listen, "its state is in "+c.DataDir)
+	return v, nil
+}

@@ -1,0 +1,65 @@
+package runnel
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/runnel-dev/runnel/change"
+	"github.com/runnel-dev/runnel/connector/mysql"
+	"github.com/runnel-dev/runnel/internal/tablesync"
+)
+
+// mysqlConfig turns a declared server into what the connector needs, with its
+// password. kind is source or target. Errors are *change.Problem and never hold
+// the password.
+func mysqlConfig(kind string, s *tablesync.ServerSpec) (mysql.Config, error) {
+	subject := kind + " " + s.Name
+	password, err := passwordOf(subject, s)
+	if err != nil {
+		return mysql.Config{}, err
+	}
+	c := mysql.Config{Name: subject, Addr: s.Address, User: s.User, Password: password}
+	c.TLS = mysql.TLSConfig{CAFile: s.TLS.CAFile, CertFile: s.TLS.CertFile, KeyFile: s.TLS.KeyFile}
+	switch s.TLS.Mode {
+	case "required":
+		c.TLS.Mode = "skip-verify"
+	case "verify":
+		c.TLS.Mode = "true"
+	}
+	return c, nil
+}
+
+// passwordOf reads the password where the specification says it is.
+func passwordOf(subject string, s *tablesync.ServerSpec) (string, error) {
+	switch {
+	case s.PasswordFile != "":
+		b, err := os.ReadFile(s.PasswordFile)
+		if err != nil {
+			why := err
+			var pe *fs.PathError
+			if errors.As(err, &pe) {
+				why = pe.Err
+			}
+			return "", &change.Problem{
+				Code: "password-file", Subject: subject,
+				Cause:  fmt.Sprintf("the password file %s cannot be read (%v)", s.PasswordFile, why),
+				Remedy: "write the password to it, readable by the user that runs Runnel, or correct passwordFile",
+			}
+		}
+		return strings.TrimRight(string(b), "\r\n"), nil
+	case s.PasswordEnv != "":
+		v, ok := os.LookupEnv(s.PasswordEnv)
+		if !ok {
+			return "", &change.Problem{
+				Code: "password-env", Subject: subject,
+				Cause:  fmt.Sprintf("the environment variable %s is not set in this process", s.PasswordEnv),
+				Remedy: "set it before the process starts, or use passwordFile",
+			}
+		}
+		return v, nil
+	}
+	return "", nil
+}
