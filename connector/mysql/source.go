@@ -28,7 +28,7 @@ type SourceOptions struct {
 	// PrefetchBytes bounds the groups that a stream reads ahead; 0 is 8 MiB.
 	PrefetchBytes int
 	// Heartbeat is how often the server speaks when nothing happens; a link that
-	// is silent for five of them, at least five seconds, is dead. 0 is one second.
+	// is silent for ten of them is dead. 0 is one second.
 	Heartbeat time.Duration
 }
 
@@ -246,43 +246,6 @@ func (i *serverInfo) position(file string, offset uint64, gtids string) (change.
 	binary.BigEndian.PutUint64(p.Order[:], n)
 	binary.BigEndian.PutUint64(p.Order[8:], offset)
 	return p, nil
-}
-
-// Oldest implements change.Source: the beginning of the oldest log file.
-func (s *Source) Oldest(ctx context.Context) (change.Position, error) {
-	c, err := s.connect(ctx)
-	if err != nil {
-		return change.Position{}, err
-	}
-	defer c.close()
-	info, err := c.identify(ctx, s.cfg.subject())
-	if err != nil {
-		return change.Position{}, err
-	}
-	rows, err := c.text(ctx, "SHOW BINARY LOGS")
-	if err != nil {
-		return change.Position{}, fmt.Errorf("list log files of %s: %w", info.subject, err)
-	}
-	if len(rows) == 0 || len(rows[0]) == 0 {
-		return change.Position{}, change.WithClass(change.SourceWide, logOffProblem(info.subject))
-	}
-	return info.position(rows[0][0], firstOffset, "")
-}
-
-// firstOffset is behind a log file's magic number.
-const firstOffset = 4
-
-// openMark parts a token from that of the lowest start of the groups that are
-// still open at its position, from where a dump must begin to see them.
-const openMark = ";open="
-
-// dumpToken returns the token of the place where a dump must begin for a position.
-func dumpToken(token string) string {
-	own, open, _ := strings.Cut(token, openMark)
-	if open == "" {
-		return own
-	}
-	return open
 }
 
 // dumpStart is what a token says.

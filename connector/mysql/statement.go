@@ -84,7 +84,11 @@ func readStatement(sql string, d dialect) statement {
 		return p.insert()
 	case first.is("LOAD"):
 		return p.load()
-	case first.is("UPDATE"), first.is("DELETE"), first.is("WITH"), first.is("CALL"), first.is("SELECT"),
+	case first.is("UPDATE"):
+		return p.update()
+	case first.is("DELETE") && p.deleteFrom():
+		return p.out
+	case first.is("DELETE"), first.is("WITH"), first.is("CALL"), first.is("SELECT"),
 		first.is("DO"), first.is("EXECUTE"), first.is("VALUES"):
 		return p.everyName(change.RowsByStatement)
 	case harmless[strings.ToUpper(first.text)] && first.kind == tokenWord:
@@ -332,6 +336,43 @@ func (p *parser) insert() statement {
 	for p.eat("LOW_PRIORITY") || p.eat("DELAYED") || p.eat("HIGH_PRIORITY") || p.eat("IGNORE") || p.eat("INTO") {
 	}
 	return p.finish(change.RowsByStatement, p.name(roleTarget))
+}
+
+// update lists what may be a table between UPDATE and SET: joins may write several.
+func (p *parser) update() statement {
+	from := p.at
+	depth := 0
+	for t := p.peek(); t.kind != tokenEnd; t = p.peek() {
+		switch {
+		case t.punct('('):
+			depth++
+		case t.punct(')'):
+			depth--
+		case t.is("SET") && depth == 0:
+			p.toks = append(p.toks[from:p.at:p.at], token{kind: tokenEnd})
+			p.out = statement{kind: change.RowsByStatement}
+			for p.at = 0; p.peek().kind != tokenEnd; {
+				if !p.name(roleTarget) {
+					p.at++
+				}
+			}
+			return p.out
+		}
+		p.at++
+	}
+	return p.everyName(change.RowsByStatement)
+}
+
+// deleteFrom reads a DELETE from one table; false when it is of another form.
+func (p *parser) deleteFrom() bool {
+	for p.eat("LOW_PRIORITY") || p.eat("QUICK") || p.eat("IGNORE") {
+	}
+	if !p.eat("FROM") || !p.name(roleTarget) {
+		return false
+	}
+	t := p.peek()
+	p.out.kind = change.RowsByStatement
+	return t.kind == tokenEnd || t.is("WHERE") || t.is("ORDER") || t.is("LIMIT") || t.punct(';')
 }
 
 // load reads LOAD DATA … INTO TABLE name.

@@ -14,13 +14,15 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/go-mysql-org/go-mysql/client"
 	"github.com/go-mysql-org/go-mysql/mysql"
 
 	"github.com/runnel-dev/runnel/change"
 )
+
+// silentHeartbeats is how many heartbeats may stay out before a link is dead.
+const silentHeartbeats = 10
 
 // dump is a connection on which the server sends its log.
 type dump struct {
@@ -39,7 +41,7 @@ func (s *Source) dump(ctx context.Context, from change.Position, f change.Filter
 	if from.IsZero() {
 		return nil, nil, errors.New("the position is empty: ask Now for one")
 	}
-	at, err := parseToken(dumpToken(from.Token))
+	at, err := parseToken(from.Token)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -96,7 +98,7 @@ func (s *Source) send(ctx context.Context, c *session, info *serverInfo, at dump
 	}
 	d := &dump{conn: c.c.Conn.Conn, client: c.c, subject: info.subject, serverID: id}
 	d.packets = newPacketReader(d.conn, 1<<20)
-	d.packets.src.limit = max(5*s.options.Heartbeat, 5*time.Second)
+	d.packets.src.limit = silentHeartbeats * s.options.Heartbeat
 	return d, nil
 }
 
