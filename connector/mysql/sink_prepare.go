@@ -58,6 +58,11 @@ func (s *Sink) prepare(ctx context.Context, f change.Fence, t change.TaskTarget)
 			return fmt.Errorf("create table: %w", change.ErrNoTable)
 		}
 	}
+	if t.Existing == change.EmptyTable {
+		if err := s.empty(ctx, f, t); err != nil {
+			return err
+		}
+	}
 	if err := fault.Point(prepareCreated); err != nil {
 		return err
 	}
@@ -88,11 +93,26 @@ func (s *Sink) fits(ctx context.Context, t change.TaskTarget) (there bool, err e
 		}
 		there = true
 		if p := misfit(t.Layout, have); p != nil {
+			if t.Existing == change.EmptyTable {
+				p.Remedy += "; or DROP TABLE " + quoteTable(t.Target) + ", it is created anew"
+			}
 			return p
 		}
 		return nil
 	})
 	return there, err
+}
+
+// empty removes the rows of an earlier life. A table to which this incarnation has
+// a checkpoint holds rows of its own and is left as it is.
+func (s *Sink) empty(ctx context.Context, f change.Fence, t change.TaskTarget) error {
+	return s.underFence(ctx, f, func(c *sinkConn) error {
+		a, err := c.queryAll(ctx, "SELECT 1 FROM "+s.tables.checkpoint+" WHERE incarnation="+quoteString(t.Incarnation))
+		if err != nil || len(a.rows) > 0 {
+			return err
+		}
+		return c.runLong(ctx, "TRUNCATE TABLE "+quoteTable(t.Target))
+	})
 }
 
 // ownerKey is the table's name as this server tells tables apart.
