@@ -350,7 +350,10 @@ func (s *sourceRun) prepare(ctx context.Context, c *capture.Capture, t *task) {
 	}
 	tctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	err := prepare(tctx, lane, at, s.conn.Pin, change.TaskTarget{Task: t.text, Existing: st.Fresh})
+	err := s.claim(tctx, t.tgt)
+	if err == nil {
+		err = prepare(tctx, lane, at, s.conn.Pin, change.TaskTarget{Task: t.text, Existing: st.Fresh})
+	}
 	if err == nil {
 		s.e.report(ctx, t, cmdReport{Incarnation: st.Incarnation, Saw: sawAttached})
 		return

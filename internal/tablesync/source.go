@@ -31,8 +31,9 @@ type sourceRun struct {
 		tasks   map[*task]struct{}
 		queue   []*task // to be reconciled
 		barred  map[taskKey]bool
-		refresh bool               // pipelines changed: look for tables
-		stop    context.CancelFunc // ends the supervisor: the source was removed
+		claimed map[*targetRun]bool // targets whose fence this run has raised
+		refresh bool                // pipelines changed: look for tables
+		stop    context.CancelFunc  // ends the supervisor: the source was removed
 	}
 }
 
@@ -173,7 +174,7 @@ func (s *sourceRun) restore(ctx context.Context) (*capture.Capture, []*tableLane
 	}
 	c := capture.New(s.captureConfig(name, j), frontier)
 	s.mu.Lock()
-	s.mu.journal = j
+	s.mu.journal, s.mu.claimed = j, map[*targetRun]bool{}
 	byTarget := map[*targetRun][]*tableLane{}
 	for t := range s.mu.tasks {
 		lane := s.newLane(c, t)
@@ -193,6 +194,8 @@ func (s *sourceRun) restore(ctx context.Context) (*capture.Capture, []*tableLane
 		}
 		if unreadable != nil {
 			tgt.failed(unreadable)
+		} else {
+			s.setClaimed(tgt)
 		}
 		fresh = append(fresh, f...)
 		for _, l := range lanes {
@@ -208,6 +211,28 @@ func (s *sourceRun) restore(ctx context.Context) (*capture.Capture, []*tableLane
 	s.mu.cap = c
 	s.mu.Unlock()
 	return c, fresh, nil
+}
+
+func (s *sourceRun) setClaimed(t *targetRun) {
+	s.mu.Lock()
+	s.mu.claimed[t] = true
+	s.mu.Unlock()
+}
+
+// claim raises this capture's fence at a target before the first task writes
+// there.
+func (s *sourceRun) claim(ctx context.Context, t *targetRun) error {
+	s.mu.Lock()
+	done := s.mu.claimed[t]
+	s.mu.Unlock()
+	if done {
+		return nil
+	}
+	if err := t.sink.Claim(ctx, s.fence()); err != nil {
+		return fmt.Errorf("claim target %s: %w", t.spec.Name, err)
+	}
+	s.setClaimed(t)
+	return nil
 }
 
 // sweepOrphan cleans up after a task that was removed or renewed when the process

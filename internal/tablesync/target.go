@@ -201,6 +201,7 @@ func (t *targetRun) reclaim(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		s.setClaimed(t)
 		for _, tk := range s.tasksNow() {
 			_, l := tk.snapshot()
 			if l == nil || tk.tgt != t {
