@@ -25,8 +25,9 @@ var (
 // a few times.
 func (s *Sink) Apply(ctx context.Context, f change.Fence, batches []change.Batch) []change.BatchResult {
 	g := &group{s: s, f: f, batches: batches, results: make([]change.BatchResult, len(batches))}
-	for i := range g.results {
-		g.results[i].RowIndex = -1
+	for i := range batches {
+		g.results[i] = change.BatchResult{Err: errNoOutcome, RowIndex: -1}
+		g.left = append(g.left, i)
 	}
 	if len(batches) == 0 {
 		return g.results
@@ -45,6 +46,10 @@ func (s *Sink) Apply(ctx context.Context, f change.Fence, batches []change.Batch
 	return g.results
 }
 
+// errNoOutcome stands in every result until the transaction is committed: what is
+// forgotten counts as not applied.
+var errNoOutcome = change.WithClass(change.Transient, errors.New("the batch was not applied"))
+
 var scripts = sync.Pool{New: func() any { return new(script) }}
 
 // group is one Apply under way. Each batch has either no outcome yet, in left, or
@@ -62,9 +67,6 @@ type group struct {
 // run tries until every batch has an outcome. Path: together; when a statement is
 // refused, apart; when the transaction was lost, again.
 func (g *group) run(ctx context.Context) {
-	for i := range g.batches {
-		g.left = append(g.left, i)
-	}
 	apart := false
 	for attempt := 1; ; attempt++ {
 		var err error
@@ -187,6 +189,9 @@ func (g *group) finish(ctx context.Context) error {
 	}
 	if err := fault.Point(commitAfter); err != nil {
 		return fmt.Errorf("%w: %w", change.ErrUnknownOutcome, err)
+	}
+	for _, i := range g.left {
+		g.results[i].Err = nil
 	}
 	g.left = nil
 	return nil
