@@ -188,15 +188,15 @@ func (p *parser) everyName(kind change.StatementKind) statement {
 		}
 		// a.b may also be table and column.
 		last := p.out.names[len(p.out.names)-1]
-		if first := p.toks[p.at-1]; p.at >= 3 && p.toks[p.at-2].punct('.') && last.end == first.end {
-			table := p.toks[p.at-3].text
-			if p.d.foldNames {
-				table = strings.ToLower(table)
-			}
-			last.id = change.TableID{Schema: p.d.defaultSchema, Name: table}
-			last.end = p.toks[p.at-3].end
-			p.out.names = append(p.out.names, last)
+		if p.at < 3 || p.toks[p.at-3].start != last.start || !p.toks[p.at-2].punct('.') {
+			continue
 		}
+		table := p.toks[p.at-3]
+		last.id, last.end = change.TableID{Schema: p.d.defaultSchema, Name: table.text}, table.end
+		if p.d.foldNames {
+			last.id.Name = strings.ToLower(last.id.Name)
+		}
+		p.out.names = append(p.out.names, last)
 	}
 	return p.out
 }
