@@ -247,8 +247,8 @@ func (e *entity[S]) decide(x actor.Context[message], c *Command) {
 	self, number := x.Self(), e.number
 	e.p.Store.AppendAsync(req, func(seq uint64, err error) {
 		// The mailbox has reserved room, so this fails only for an entity that has
-		// stopped; then the journal is all that counts.
-		_ = self.Tell(appended{number, seq, err})
+		// stopped; its next incarnation reads the journal.
+		_ = self.Tell(appended{number, seq, err}) // nobody is left to tell
 	})
 }
 

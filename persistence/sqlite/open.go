@@ -80,6 +80,9 @@ type Store struct {
 	fold   *folder
 	check  *checkpointer
 
+	mark   uint64                 // fold mark at open
+	behind []persistence.EntityID // entities whose row a Folder can take further, at open
+
 	lock *os.File
 	wdb  *sql.DB // writer's connection
 	cdb  *sql.DB // checkpointer's
@@ -231,7 +234,8 @@ func versionAtLeast(got, want string) bool {
 func (s *Store) start(ctx context.Context) {
 	helping, stop := context.WithCancel(ctx)
 	s.stop = stop
-	s.fold = newFolder(s)
+	s.fold = newFolder(s, s.mark, s.behind)
+	s.behind = nil
 	s.check = &checkpointer{s: s}
 	s.writing.Go(func() { s.writer.run(ctx) })
 	s.helpers.Go(func() { s.fold.run(helping) })

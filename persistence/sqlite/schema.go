@@ -160,7 +160,7 @@ func (s *Store) load(ctx context.Context) error {
 	if mark > last {
 		return fmt.Errorf("%w: the fold mark is %d, the journal ends at row %d", persistence.ErrCorrupt, mark, last)
 	}
-	s.writer.nextRow, s.table.lastRow = last+1, last
+	s.writer.nextRow, s.table.lastRow, s.mark = last+1, last, mark
 	if err := s.loadShards(ctx); err != nil {
 		return fmt.Errorf("read shards: %w", err)
 	}
@@ -209,8 +209,10 @@ func (s *Store) loadEntities(ctx context.Context) error {
 		}
 		// Rows that a Folder has not reached the end of are folded again: it may
 		// be a newer one that can, or a type that had none.
-		behind := dataSeq < p.seq && s.opt.Folders[id.Type()] != nil
-		s.table.set(id, p, behind)
+		if dataSeq < p.seq && s.opt.Folders[id.Type()] != nil {
+			s.behind = append(s.behind, id)
+		}
+		s.table.set(id, p)
 	}
 	return rows.Err()
 }
@@ -243,7 +245,7 @@ func (s *Store) loadTail(ctx context.Context, mark uint64) error {
 		if seq != p.seq+1 || prev != p.last {
 			return fmt.Errorf("%w: journal row %d is seq %d after row %d of %s, whose last is seq %d in row %d", persistence.ErrCorrupt, row, seq, prev, id, p.seq, p.last)
 		}
-		s.table.set(id, place{seq, row}, true)
+		s.table.set(id, place{seq, row})
 	}
 	return rows.Err()
 }

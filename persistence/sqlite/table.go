@@ -29,7 +29,6 @@ type entityTable struct {
 	entries  [][]entry
 	count    uint32
 	index    []uint32 // open addressing, linear probing: entry number + 1, 0 is free
-	dirty    []uint32 // entries whose row is behind, each once
 	lastRow  uint64   // last journal row that is committed
 }
 
@@ -40,7 +39,6 @@ type entry struct {
 	off    uint32
 	prefix uint32
 	size   uint16
-	dirty  bool
 }
 
 // place is the end of an entity's chain of events; the zero place has none.
@@ -60,11 +58,6 @@ func (t *entityTable) at(n uint32) *entry { return &t.entries[n/entryChunk][n%en
 
 func (t *entityTable) suffix(e *entry) []byte {
 	return t.arena[e.page][e.off : e.off+uint32(e.size)]
-}
-
-func (t *entityTable) id(n uint32) string {
-	e := t.at(n)
-	return t.names[e.prefix] + string(t.suffix(e))
 }
 
 func (t *entityTable) hash(prefix uint32, suffix []byte) uint64 {
@@ -102,14 +95,14 @@ func (t *entityTable) get(id persistence.EntityID) place {
 	return place{e.seq, e.last}
 }
 
-// set stores the entity's place and notes whether its row is now behind.
-func (t *entityTable) set(id persistence.EntityID, p place, dirty bool) {
+// set stores the entity's place.
+func (t *entityTable) set(id persistence.EntityID, p place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.setLocked(id, p, dirty)
+	t.setLocked(id, p)
 }
 
-func (t *entityTable) setLocked(id persistence.EntityID, p place, dirty bool) {
+func (t *entityTable) setLocked(id persistence.EntityID, p place) {
 	pre, suf := split(id)
 	prefix, ok := t.prefixes[pre]
 	if !ok {
@@ -129,10 +122,6 @@ func (t *entityTable) setLocked(id persistence.EntityID, p place, dirty bool) {
 	}
 	e := t.at(n)
 	e.seq, e.last = p.seq, p.last
-	if dirty && !e.dirty {
-		e.dirty = true
-		t.dirty = append(t.dirty, n)
-	}
 }
 
 func (t *entityTable) add(prefix uint32, suffix []byte) uint32 {
@@ -163,29 +152,9 @@ func (t *entityTable) grow() {
 	}
 }
 
-// takeDirty returns the ids of all entities whose row is behind, forgets that
-// they are, and returns the last row of the journal, up to which these ids are all.
-func (t *entityTable) takeDirty() (ids []string, lastRow uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	ids = make([]string, len(t.dirty))
-	for i, n := range t.dirty {
-		ids[i] = t.id(n)
-		t.at(n).dirty = false
-	}
-	t.dirty = nil
-	return ids, t.lastRow
-}
-
-// markDirty notes again that these entities' rows are behind.
-func (t *entityTable) markDirty(ids []persistence.EntityID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, id := range ids {
-		pre, suf := split(id)
-		if _, n, ok := t.find(t.prefixes[pre], []byte(suf)); ok && !t.at(n).dirty {
-			t.at(n).dirty = true
-			t.dirty = append(t.dirty, n)
-		}
-	}
+// journalEnd is the last row of the journal that is committed.
+func (t *entityTable) journalEnd() uint64 {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.lastRow
 }

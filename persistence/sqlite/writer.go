@@ -12,7 +12,16 @@ import (
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 
+	"github.com/runnel-dev/runnel/internal/fault"
 	"github.com/runnel-dev/runnel/persistence"
+)
+
+// Where a crash leaves something half done.
+var (
+	commitBefore = fault.Register("store.commit.before") // rows are written, not committed
+	commitAfter  = fault.Register("store.commit.after")  // durable, nobody knows yet
+	foldSliced   = fault.Register("store.fold.slice")    // before a slice that is not the last: rows may be ahead of the mark
+	foldMark     = fault.Register("store.fold.mark")     // before the last slice, which moves the mark
 )
 
 // writer is the only goroutine that changes the database.
@@ -98,17 +107,29 @@ func (w *writer) commit(ctx context.Context, b *batch) error {
 	err := w.exec(ctx, "BEGIN IMMEDIATE")
 	if err == nil {
 		if err = b.write(ctx); err == nil {
-			err = w.exec(ctx, "COMMIT")
+			if err = fault.Point(commitBefore); err == nil {
+				err = w.exec(ctx, "COMMIT")
+			}
 		}
 	}
 	if err == nil {
-		return nil
+		return w.committed()
 	}
 	err = fmt.Errorf("commit %d events: %w", b.count, w.s.classify(err))
 	if rerr := w.rollback(ctx); rerr != nil {
 		err = fmt.Errorf("%w: %w; then roll back: %w", persistence.ErrUnknownOutcome, err, rerr)
 	}
 	if fatal(err) {
+		w.s.fail(err)
+	}
+	return err
+}
+
+// committed is the moment between a commit and its acknowledgement.
+func (w *writer) committed() error {
+	err := fault.Point(commitAfter)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", persistence.ErrUnknownOutcome, err)
 		w.s.fail(err)
 	}
 	return err
@@ -265,7 +286,7 @@ func (b *batch) publish() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, p := range b.places {
-		t.setLocked(id, p, true)
+		t.setLocked(id, p)
 	}
 	t.lastRow = b.nextRow - 1
 }
