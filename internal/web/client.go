@@ -54,6 +54,9 @@ func NewClient(server, token string) (*Client, error) {
 	return &Client{base: u, token: token, http: &http.Client{Transport: transport}}, nil
 }
 
+// URL is where the server is, without a slash at its end.
+func (c *Client) URL() string { return c.base.String() }
+
 // Close drops idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 

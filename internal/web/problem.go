@@ -91,7 +91,7 @@ func problemsIn(err error) []*change.Problem {
 	if err == nil {
 		return nil
 	}
-	if p, ok := err.(*change.Problem); ok { //nolint:errorlint // this walk unwraps by itself
+	if p, ok := err.(*change.Problem); ok { // this walk unwraps by itself
 		return []*change.Problem{p}
 	}
 	switch u := err.(type) {

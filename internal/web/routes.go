@@ -134,7 +134,7 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 			if v == nil {
 				return
 			}
-			if v == http.ErrAbortHandler { //nolint:errorlint // the sentinel that net/http compares
+			if v == http.ErrAbortHandler { // the sentinel that net/http compares
 				panic(v) // invariant: net/http asks handlers to pass this one on and recovers it itself
 			}
 			s.cfg.Log.Error("request panicked", "method", r.Method, "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
