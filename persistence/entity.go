@@ -91,7 +91,6 @@ type entity[S any] struct {
 	phase    phase
 	state    S
 	seq      uint64 // last event in state
-	durable  uint64 // last event that the store has acknowledged
 	snapSeq  uint64 // last event in the snapshot that was loaded or written
 	stash    []*Command
 	deciding *Command // being handled in this turn; answered if the turn fails
@@ -112,8 +111,8 @@ func (e *entity[S]) setup(actor.Context[message]) (actor.Behavior[message], erro
 	return e, nil
 }
 
-// reset forgets what a replay brings back. Answers of an append that was under
-// way no longer count: the replay, or a conflict, tells what became of it.
+// reset forgets what a replay brings back. An append is never under way then: no
+// code of the definition runs in appending, so nothing fails there.
 func (e *entity[S]) reset() {
 	var zero S
 	e.state, e.seq, e.snapSeq = zero, 0, 0
@@ -154,7 +153,9 @@ func (e *entity[S]) Receive(x actor.Context[message], m message) error {
 	case *Command:
 		e.take(x, m)
 	case appended:
-		e.acknowledged(x, m)
+		if m.number == e.number && e.phase == appending {
+			e.settle(x, m)
+		}
 	case recovered[S]:
 		e.recovered(x, m)
 	case recoverAgain:
@@ -250,18 +251,6 @@ func (e *entity[S]) decide(x actor.Context[message], c *Command) {
 		// stopped; its next incarnation reads the journal.
 		_ = self.Tell(appended{number, seq, err}) // nobody is left to tell
 	})
-}
-
-// acknowledged takes the store's answer, also one to an append from before a
-// restart: its events are in the journal, so they belong in the state.
-func (e *entity[S]) acknowledged(x actor.Context[message], m appended) {
-	e.durable = max(e.durable, m.seq)
-	switch {
-	case m.number == e.number && e.phase == appending:
-		e.settle(x, m)
-	case e.phase == ready && e.seq < e.durable:
-		e.recover(x)
-	}
 }
 
 // settle goes on after the store's answer to the append that is under way.
@@ -361,10 +350,6 @@ func (e *entity[S]) recovered(x actor.Context[message], r recovered[S]) {
 			e.finish(c, nil, e.fault)
 		}
 		e.stash, e.decides = nil, 0
-		return
-	}
-	if r.seq < e.durable {
-		e.recover(x) // an append from before ended while this replay read
 		return
 	}
 	e.state, e.seq, e.snapSeq = r.state, r.seq, r.snapSeq
