@@ -26,6 +26,6 @@
 //
 // # Testing
 //
-// The suites are tested by the connectors that pass them, and against a sink that
-// is broken on purpose in sink_suite_test.go.
+// The suites are tested by the connectors that pass them; the MySQL connector also
+// runs the sink suite against sinks that it broke on purpose.
 package connectortest

@@ -70,6 +70,16 @@ func (s *Sink) open(ctx context.Context) (*sinkConn, error) {
 	return conn, nil
 }
 
+// close says goodbye, so that the server does not count the connection as aborted,
+// and closes it.
+func (c *sinkConn) close() {
+	const patience = time.Second
+	if raw := c.c.Conn.Conn; !c.lost && raw.SetWriteDeadline(time.Now().Add(patience)) == nil {
+		_ = c.command(mysql.COM_QUIT) // the connection goes either way
+	}
+	c.session.close()
+}
+
 func (c *sinkConn) setUp(ctx context.Context) error {
 	err := guarded(ctx, c.c, func() error {
 		if err := c.command(mysql.COM_SET_OPTION, optionMultiStatements); err != nil {

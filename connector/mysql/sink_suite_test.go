@@ -2,6 +2,11 @@ package mysql
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"os"
+	osexec "os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -94,4 +99,111 @@ func TestSinkSuiteChild(t *testing.T) {
 	if connectortest.IsSinkChild() {
 		connectortest.RunSinkChild(t, sinkHarness(connectortest.SinkChildAddr(), nil))
 	}
+}
+
+// brokenSink is a sink with one promise broken.
+type brokenSink struct {
+	*Sink
+	breaks string
+	chunks int
+}
+
+func (b *brokenSink) Apply(ctx context.Context, f change.Fence, batches []change.Batch) []change.BatchResult {
+	switch b.breaks {
+	case "epoch": // "at least as large" is enough
+		f.Epoch = b.newest(ctx, f)
+	case "outcome":
+		res := b.Sink.Apply(ctx, f, batches)
+		for i := range res {
+			if errors.Is(res[i].Err, change.ErrUnknownOutcome) {
+				res[i].Err = nil
+			}
+		}
+		return res
+	case "expected":
+		if cps, err := b.Sink.Load(ctx, f); err == nil {
+			for i := range batches {
+				for _, cp := range cps {
+					if cp.CheckpointKey == batches[i].Key {
+						batches[i].Expected = cp.Position
+					}
+				}
+			}
+		}
+	case "together":
+		res := b.Sink.Apply(ctx, f, batches[:1])
+		return append(res, make([]change.BatchResult, len(batches)-1)...)
+	}
+	return b.Sink.Apply(ctx, f, batches)
+}
+
+func (b *brokenSink) newest(ctx context.Context, f change.Fence) (epoch uint64) {
+	for epoch = f.Epoch; ; epoch++ {
+		f.Epoch = epoch
+		if _, err := b.Sink.Load(ctx, f); !errors.Is(err, change.ErrDeposed) || epoch > 1000 {
+			return epoch
+		}
+	}
+}
+
+func (b *brokenSink) Resolve(ctx context.Context, f change.Fence, keys []change.CheckpointKey) ([]change.Checkpoint, error) {
+	if b.breaks != "plain-read" {
+		return b.Sink.Resolve(ctx, f, keys)
+	}
+	cps, err := b.Sink.Load(ctx, f)
+	return slices.DeleteFunc(cps, func(cp change.Checkpoint) bool { return !slices.Contains(keys, cp.CheckpointKey) }), err
+}
+
+func (b *brokenSink) LoadChunk(ctx context.Context, f change.Fence, c change.ChunkLoad) error {
+	if b.breaks == "chunk" {
+		if err := b.Sink.LoadChunk(ctx, f, c); err != nil {
+			return err
+		}
+		b.chunks++
+		c.Index = 1000 + b.chunks
+	}
+	return b.Sink.LoadChunk(ctx, f, c)
+}
+
+func (b *brokenSink) ApplyDDL(ctx context.Context, f change.Fence, d change.DDL) (*change.Layout, error) {
+	l, err := b.Sink.ApplyDDL(ctx, f, d)
+	if b.breaks == "layout" && err == nil {
+		return d.Layout, nil
+	}
+	return l, err
+}
+
+const brokenEnv = "RUNNEL_TEST_BROKEN_SINK"
+
+// The suite is worth something only if a sink that breaks a promise fails it.
+func TestSuiteCatchesBrokenSinks(t *testing.T) {
+	for breaks, part := range map[string]string{
+		"": "OldEpochIsDeposed", "epoch": "OldEpochIsDeposed", "outcome": "LostCommit", "expected": "CheckpointIsCompared",
+		"together": "BadBatchIsLeftOut", "plain-read": "ResolveWaits", "chunk": "ChunksLoadOnce", "layout": "StatementsMoveTheLayout",
+	} {
+		cmd := osexec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBrokenSink$/^"+part)
+		cmd.Env = append(os.Environ(), brokenEnv+"="+breaks+".")
+		out, err := cmd.CombinedOutput()
+		if failed := err != nil; failed != (breaks != "") || failed && !bytes.Contains(out, []byte("--- FAIL: TestBrokenSink/"+part)) {
+			t.Errorf("a sink that breaks %q against %s: got %v\n%s", breaks, part, err, out)
+		}
+	}
+}
+
+// TestBrokenSink is what TestSuiteCatchesBrokenSinks runs in a process of its own.
+func TestBrokenSink(t *testing.T) {
+	breaks := os.Getenv(brokenEnv)
+	if breaks == "" {
+		return
+	}
+	db := testdb.MariaDBFor(t, testdb.MariaDBOptions{})
+	if err := db.Exec(t.Context(), "CREATE DATABASE dst"); err != nil {
+		t.Fatal(err)
+	}
+	h := sinkHarness(db.Addr(), db)
+	open := h.Open
+	h.Open = func(t *testing.T, addr string) connectortest.Sink {
+		return &brokenSink{Sink: open(t, addr).(*Sink), breaks: strings.TrimSuffix(breaks, ".")}
+	}
+	connectortest.RunSink(t, h)
 }
