@@ -34,12 +34,12 @@ func TestCheckFindsWrongSettings(t *testing.T) {
 	if got := ps[0].Remedy; !strings.Contains(got, "SET GLOBAL binlog_format='ROW'") || !strings.Contains(got, "my.cnf") {
 		t.Errorf("got remedy %q, want the statement and the line of my.cnf", got)
 	}
-	exec(t, m, "SET GLOBAL binlog_format=ROW", "SET GLOBAL binlog_row_image=FULL", "SET GLOBAL binlog_expire_logs_seconds=0")
+	execSQL(t, m, "SET GLOBAL binlog_format=ROW", "SET GLOBAL binlog_row_image=FULL", "SET GLOBAL binlog_expire_logs_seconds=0")
 	if ps, err = s.Check(testContext(t)); err != nil || len(ps) != 0 {
 		t.Errorf("got problems %s and error %v after mending, want none", codes(ps), err)
 	}
 	// L-22: a replica that does not log what it replicates.
-	exec(t, m, "CHANGE MASTER TO master_host='127.0.0.1', master_port=1, master_user='x'")
+	execSQL(t, m, "CHANGE MASTER TO master_host='127.0.0.1', master_port=1, master_user='x'")
 	if ps, err = s.Check(testContext(t)); err != nil || codes(ps) != "replica-without-log" {
 		t.Errorf("got problems %q and error %v of a replica, want replica-without-log", codes(ps), err)
 	}

@@ -18,7 +18,7 @@ import (
 func TestK06Keys(t *testing.T) {
 	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{})
 	s := testSource(t, m, SourceOptions{})
-	exec(t, m, "CREATE DATABASE d CHARACTER SET utf8mb4")
+	execSQL(t, m, "CREATE DATABASE d CHARACTER SET utf8mb4")
 	for i, c := range []struct {
 		name, columns, insert string
 		order                 string // when it differs from the key
@@ -52,7 +52,7 @@ func TestK06Keys(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			table := fmt.Sprintf("t%d", i)
-			exec(t, m, "USE d", "SET NAMES utf8mb4", "SET SESSION sql_mode=''", "CREATE TABLE "+table+" ("+c.columns+")", "INSERT IGNORE INTO "+table+" VALUES "+c.insert)
+			execSQL(t, m, "USE d", "SET NAMES utf8mb4", "SET SESSION sql_mode=''", "CREATE TABLE "+table+" ("+c.columns+")", "INSERT IGNORE INTO "+table+" VALUES "+c.insert)
 			l, _, err := s.Pin(testContext(t), change.TableID{Schema: "d", Name: table})
 			if err != nil {
 				t.Fatal(err)
@@ -121,7 +121,7 @@ func explainChunk(t *testing.T, m *testdb.MariaDB, s *Source, l *change.Layout) 
 func TestK06RefusedKeys(t *testing.T) {
 	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{})
 	s := testSource(t, m, SourceOptions{})
-	exec(t, m, "CREATE DATABASE d", "USE d",
+	execSQL(t, m, "CREATE DATABASE d", "USE d",
 		"CREATE TABLE a_float (k FLOAT PRIMARY KEY)", "CREATE TABLE b_none (k INT)", "CREATE TABLE c_prefix (k TEXT, PRIMARY KEY (k(10)))",
 		"CREATE TABLE d_null (k INT NULL UNIQUE)", "CREATE TABLE e_versioned (k INT PRIMARY KEY) WITH SYSTEM VERSIONING", "CREATE TABLE f_year (k INT PRIMARY KEY, y YEAR(2))",
 		"CREATE TABLE g_enum (k INT PRIMARY KEY, e ENUM('a','?') CHARACTER SET utf8mb4)", "CREATE TABLE h_fine (k INT PRIMARY KEY, e ENUM('a','?') CHARACTER SET latin1)",
@@ -155,7 +155,7 @@ func TestK06RefusedKeys(t *testing.T) {
 func TestK13EmptyAndMissingTables(t *testing.T) {
 	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{})
 	s := testSource(t, m, SourceOptions{})
-	exec(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (k INT PRIMARY KEY)", "CREATE TABLE d.one (k INT PRIMARY KEY)", "INSERT INTO d.one VALUES (1)")
+	execSQL(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (k INT PRIMARY KEY)", "CREATE TABLE d.one (k INT PRIMARY KEY)", "INSERT INTO d.one VALUES (1)")
 	ctx := testContext(t)
 	pin := func(name string) *change.Layout {
 		l, _, err := s.Pin(ctx, change.TableID{Schema: "d", Name: name})
@@ -179,7 +179,7 @@ func TestK13EmptyAndMissingTables(t *testing.T) {
 	if c, err := s.ReadChunk(ctx, one, nil, upper, 1); err != nil || !c.Done || len(c.Rows) != 1 || string(c.Last) != string(upper) {
 		t.Errorf("got chunk %+v and error %v, want one row and the end", c, err)
 	}
-	exec(t, m, "DROP TABLE d.t")
+	execSQL(t, m, "DROP TABLE d.t")
 	if _, err := s.ReadChunk(ctx, l, nil, nil, 10); !errors.Is(err, change.ErrNoTable) {
 		t.Errorf("got error %v of a dropped table from ReadChunk, want ErrNoTable", err)
 	}
@@ -204,17 +204,17 @@ func TestK13EmptyAndMissingTables(t *testing.T) {
 func TestD18LayoutChange(t *testing.T) {
 	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{})
 	s := testSource(t, m, SourceOptions{})
-	exec(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (k INT AUTO_INCREMENT PRIMARY KEY, v INT)", "INSERT INTO d.t(v) VALUES (1),(2)")
+	execSQL(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (k INT AUTO_INCREMENT PRIMARY KEY, v INT)", "INSERT INTO d.t(v) VALUES (1),(2)")
 	ctx := testContext(t)
 	l, before, err := s.Pin(ctx, change.TableID{Schema: "d", Name: "t"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	exec(t, m, "INSERT INTO d.t(v) VALUES (3)", "ALTER TABLE d.t COMMENT 'rows and columns stay'")
+	execSQL(t, m, "INSERT INTO d.t(v) VALUES (3)", "ALTER TABLE d.t COMMENT 'rows and columns stay'")
 	if c, err := s.ReadChunk(ctx, l, nil, nil, 10); err != nil || len(c.Rows) != 3 {
 		t.Errorf("got chunk %+v and error %v after a change that leaves the layout alone, want 3 rows", c, err)
 	}
-	exec(t, m, "ALTER TABLE d.t ADD w INT FIRST")
+	execSQL(t, m, "ALTER TABLE d.t ADD w INT FIRST")
 	c, err := s.ReadChunk(ctx, l, nil, nil, 10)
 	if !errors.Is(err, change.ErrLayout) || c == nil || len(c.Rows) != 0 || c.Layout.Ordinal("w") != 0 || !before.High().Before(c.Mark.High()) {
 		t.Errorf("got chunk %+v and error %v, want ErrLayout with the new layout and a mark", c, err)
@@ -229,7 +229,7 @@ func TestD18LayoutChange(t *testing.T) {
 func TestMarkIsExact(t *testing.T) {
 	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{})
 	s := testSource(t, m, SourceOptions{})
-	exec(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (k BIGINT PRIMARY KEY)")
+	execSQL(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (k BIGINT PRIMARY KEY)")
 	from := now(t, s)
 	id := change.TableID{Schema: "d", Name: "t"}
 	l, _, err := s.Pin(testContext(t), id)
@@ -289,7 +289,7 @@ func TestMarkIsExact(t *testing.T) {
 func TestChunkSessionsSurviveTheServer(t *testing.T) {
 	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{})
 	s := testSource(t, m, SourceOptions{})
-	exec(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (k INT PRIMARY KEY)", "INSERT INTO d.t VALUES (1)")
+	execSQL(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (k INT PRIMARY KEY)", "INSERT INTO d.t VALUES (1)")
 	l := layouts(t, s, change.TableID{Schema: "d", Name: "t"})[change.TableID{Schema: "d", Name: "t"}]
 	for range 3 {
 		if c, err := s.ReadChunk(testContext(t), l, nil, nil, 10); err != nil || len(c.Rows) != 1 {

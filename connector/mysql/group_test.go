@@ -261,10 +261,10 @@ func TestDecodeRefusesWhatDoesNotFit(t *testing.T) {
 func TestDecodeAllocates(t *testing.T) {
 	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{})
 	s := testSource(t, m, SourceOptions{})
-	exec(t, m, "CREATE DATABASE d", "USE d",
+	execSQL(t, m, "CREATE DATABASE d", "USE d",
 		"CREATE TABLE t (id BIGINT UNSIGNED PRIMARY KEY, a DECIMAL(20,4), b DATETIME(6), c TIMESTAMP NULL, e ENUM('x','y'), s SET('x','y'), v VARCHAR(50), f DOUBLE, u UUID, i INET6, n INT, bi BINARY(8), t TIME(3))")
 	from := now(t, s)
-	exec(t, m, "USE d", "INSERT INTO t SELECT seq, seq/7, NOW(6), NOW(), 'y', 'x,y', CONCAT('row ',seq), seq/3, UUID(), '::1', NULL, 'ab', '-01:02:03.456' FROM seq_1_to_2000")
+	execSQL(t, m, "USE d", "INSERT INTO t SELECT seq, seq/7, NOW(6), NOW(), 'y', 'x,y', CONCAT('row ',seq), seq/3, UUID(), '::1', NULL, 'ab', '-01:02:03.456' FROM seq_1_to_2000")
 	g := readTo(t, s, from, wantSchema("d"))[0]
 	l := layouts(t, s, g.Events[0].Table)[g.Events[0].Table]
 	a := new(change.Arena)

@@ -146,10 +146,10 @@ func TestV00Identity(t *testing.T) {
 			m := testdb.MariaDBFor(t, testdb.MariaDBOptions{RowMetadata: run.metadata, ExtraArgs: run.args})
 			s := testSource(t, m, SourceOptions{})
 			create, inserts := identityTable("t", "CHARACTER SET utf8mb4 ROW_FORMAT=DYNAMIC")
-			exec(t, m, "CREATE DATABASE d", "USE d", create)
+			execSQL(t, m, "CREATE DATABASE d", "USE d", create)
 			from := now(t, s)
 			sql := append([]string{"USE d", "SET SESSION sql_mode=''", "SET NAMES utf8mb4"}, run.setup...)
-			exec(t, m, append(sql, inserts...)...)
+			execSQL(t, m, append(sql, inserts...)...)
 			compareIdentity(t, s, from, change.TableID{Schema: "d", Name: "t"}, len(inserts))
 		})
 	}
@@ -230,7 +230,7 @@ func readChunks(t *testing.T, s *Source, l *change.Layout, limit int) []change.R
 func TestV27UUIDAndINET6(t *testing.T) {
 	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{})
 	s := testSource(t, m, SourceOptions{})
-	exec(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (u UUID PRIMARY KEY, i INET6, b BINARY(16))")
+	execSQL(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (u UUID PRIMARY KEY, i INET6, b BINARY(16))")
 	from := now(t, s)
 	r := rand.New(rand.NewPCG(1, 2))
 	seen := map[string]bool{}
@@ -264,6 +264,6 @@ func TestV27UUIDAndINET6(t *testing.T) {
 		}
 		sql = append(sql, "INSERT INTO d.t VALUES "+strings.Join(values, ","))
 	}
-	exec(t, m, sql...)
+	execSQL(t, m, sql...)
 	compareIdentity(t, s, from, change.TableID{Schema: "d", Name: "t"}, len(seen))
 }

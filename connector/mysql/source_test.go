@@ -57,7 +57,7 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-func exec(t *testing.T, m *testdb.MariaDB, sql ...string) {
+func execSQL(t *testing.T, m *testdb.MariaDB, sql ...string) {
 	t.Helper()
 	if err := m.Exec(testContext(t), sql...); err != nil {
 		t.Fatal(err)

@@ -39,10 +39,10 @@ func next(t *testing.T, st change.Stream) *change.Group {
 func TestL12OpenFrom(t *testing.T) {
 	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{})
 	s := testSource(t, m, SourceOptions{})
-	exec(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
+	execSQL(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
 	from := now(t, s)
-	exec(t, m, "USE d", "INSERT INTO t VALUES (1)", "XA START 'x'", "INSERT INTO t VALUES (2)", "XA END 'x'", "XA PREPARE 'x'")
-	exec(t, m, "USE d", "INSERT INTO t VALUES (3)", "FLUSH BINARY LOGS", "INSERT INTO t VALUES (4)")
+	execSQL(t, m, "USE d", "INSERT INTO t VALUES (1)", "XA START 'x'", "INSERT INTO t VALUES (2)", "XA END 'x'", "XA PREPARE 'x'")
+	execSQL(t, m, "USE d", "INSERT INTO t VALUES (3)", "FLUSH BINARY LOGS", "INSERT INTO t VALUES (4)")
 	groups := readTo(t, s, from, wantSchema("d"))
 	if got, want := show(t, s, groups), "insert t (1)\nend\ninsert t (3)\nend\ninsert t (4)\nend\n"; got != want {
 		t.Errorf("before the commit: got %s, want %s", got, want)
@@ -57,7 +57,7 @@ func TestL12OpenFrom(t *testing.T) {
 	if err := m.Restart(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, m, "XA COMMIT 'x'", "INSERT INTO d.t VALUES (5)")
+	execSQL(t, m, "XA COMMIT 'x'", "INSERT INTO d.t VALUES (5)")
 	if got, want := show(t, s, readTo(t, s, last.OpenFrom, wantSchema("d"))), "insert t (3)\nend\ninsert t (4)\nend\ninsert t (2)\nend\ninsert t (5)\nend\n"; got != want {
 		t.Errorf("from OpenFrom: got %s, want %s", got, want)
 	}
@@ -71,9 +71,9 @@ func TestL12OpenFrom(t *testing.T) {
 func TestL01EveryEndIsAPlaceToStart(t *testing.T) {
 	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{})
 	s := testSource(t, m, SourceOptions{})
-	exec(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
+	execSQL(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
 	from := now(t, s)
-	exec(t, m, "USE d", "INSERT INTO t VALUES (1)", "FLUSH BINARY LOGS", "SET SESSION gtid_domain_id=7", "BEGIN", "INSERT INTO t VALUES (2)", "INSERT INTO t VALUES (3)", "COMMIT",
+	execSQL(t, m, "USE d", "INSERT INTO t VALUES (1)", "FLUSH BINARY LOGS", "SET SESSION gtid_domain_id=7", "BEGIN", "INSERT INTO t VALUES (2)", "INSERT INTO t VALUES (3)", "COMMIT",
 		"CREATE TABLE u (id INT PRIMARY KEY)", "FLUSH BINARY LOGS", "SET SESSION gtid_domain_id=0", "INSERT INTO u VALUES (1)", "SET SESSION gtid_domain_id=7", "DELETE FROM t")
 	groups := readTo(t, s, from, wantSchema("d"))
 	if len(groups) != 5 {
@@ -105,9 +105,9 @@ func TestL01EveryEndIsAPlaceToStart(t *testing.T) {
 func TestL19L21PositionsThatAreNotInTheLog(t *testing.T) {
 	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{ServerID: 77})
 	s := testSource(t, m, SourceOptions{})
-	exec(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
+	execSQL(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
 	first := now(t, s)
-	exec(t, m, "INSERT INTO d.t VALUES (1)", "FLUSH BINARY LOGS", "INSERT INTO d.t VALUES (2)")
+	execSQL(t, m, "INSERT INTO d.t VALUES (1)", "FLUSH BINARY LOGS", "INSERT INTO d.t VALUES (2)")
 	second := now(t, s)
 	fails := func(name string, at change.Position, want error) {
 		t.Helper()
@@ -135,14 +135,14 @@ func TestL19L21PositionsThatAreNotInTheLog(t *testing.T) {
 	fails("a purged file", first, change.ErrLogGone)
 
 	// The log is reset and grows past the old position: the GTIDs tell.
-	exec(t, m, "RESET MASTER", "FLUSH BINARY LOGS")
+	execSQL(t, m, "RESET MASTER", "FLUSH BINARY LOGS")
 	for range 20 {
-		exec(t, m, "SET SESSION gtid_seq_no=100", "DELETE FROM d.t", "INSERT INTO d.t VALUES (1)")
+		execSQL(t, m, "SET SESSION gtid_seq_no=100", "DELETE FROM d.t", "INSERT INTO d.t VALUES (1)")
 	}
 	fails("a reset log", second, change.ErrHistory)
 	fresh := testdb.MariaDBFor(t, testdb.MariaDBOptions{ServerID: 77})
 	s = testSource(t, fresh, SourceOptions{})
-	exec(t, fresh, "FLUSH BINARY LOGS", "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)", "INSERT INTO d.t VALUES (1)")
+	execSQL(t, fresh, "FLUSH BINARY LOGS", "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)", "INSERT INTO d.t VALUES (1)")
 	fails("another server with the same id", second, change.ErrHistory)
 }
 
@@ -151,7 +151,7 @@ func TestL19L21PositionsThatAreNotInTheLog(t *testing.T) {
 func purge(t *testing.T, m *testdb.MariaDB, to string) {
 	t.Helper()
 	for range 1000 {
-		exec(t, m, "PURGE BINARY LOGS TO '"+to+"'")
+		execSQL(t, m, "PURGE BINARY LOGS TO '"+to+"'")
 		rows, err := m.Query(testContext(t), "SHOW BINARY LOGS")
 		if err != nil {
 			t.Fatal(err)
@@ -159,7 +159,7 @@ func purge(t *testing.T, m *testdb.MariaDB, to string) {
 		if rows[0][0] == to {
 			return
 		}
-		exec(t, m, "FLUSH BINARY LOGS")
+		execSQL(t, m, "FLUSH BINARY LOGS")
 	}
 	t.Fatalf("the log files before %s stay", to)
 }
@@ -170,9 +170,9 @@ func TestL26SpilledGroup(t *testing.T) {
 	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{})
 	dir := t.TempDir()
 	s := testSource(t, m, SourceOptions{SpillBytes: 64 << 10, SpillDir: dir})
-	exec(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(200))")
+	execSQL(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(200))")
 	from := now(t, s)
-	exec(t, m, "USE d", "BEGIN", "INSERT INTO t SELECT seq, REPEAT('x',100) FROM seq_1_to_10000", "DELETE FROM t WHERE id>9990", "COMMIT")
+	execSQL(t, m, "USE d", "BEGIN", "INSERT INTO t SELECT seq, REPEAT('x',100) FROM seq_1_to_10000", "DELETE FROM t WHERE id>9990", "COMMIT")
 	groups := readTo(t, s, from, wantSchema("d"))
 	if len(groups) != 1 {
 		t.Fatalf("got %d groups, want 1", len(groups))
@@ -211,9 +211,9 @@ func TestL26SpillDirIsGone(t *testing.T) {
 	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{})
 	dir := filepath.Join(t.TempDir(), "missing")
 	s := testSource(t, m, SourceOptions{SpillBytes: 1 << 10, SpillDir: dir})
-	exec(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(200))")
+	execSQL(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(200))")
 	from := now(t, s)
-	exec(t, m, "USE d", "INSERT INTO t SELECT seq, REPEAT('x',100) FROM seq_1_to_100")
+	execSQL(t, m, "USE d", "INSERT INTO t SELECT seq, REPEAT('x',100) FROM seq_1_to_100")
 	_, err := open(t, s, from, wantSchema("d")).Next(testContext(t))
 	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), dir) || change.ClassOf(err) != change.SourceWide {
 		t.Errorf("got error %v of class %s, want one about %s of class source-wide", err, change.ClassOf(err), dir)
@@ -224,9 +224,9 @@ func TestL26SpillDirIsGone(t *testing.T) {
 func TestL27LargeRow(t *testing.T) {
 	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{})
 	s := testSource(t, m, SourceOptions{})
-	exec(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, b LONGBLOB)")
+	execSQL(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, b LONGBLOB)")
 	from := now(t, s)
-	exec(t, m, "INSERT INTO d.t VALUES (1, REPEAT('a', 40*1024*1024)), (2, 'small')", "UPDATE d.t SET id=3 WHERE id=1",
+	execSQL(t, m, "INSERT INTO d.t VALUES (1, REPEAT('a', 40*1024*1024)), (2, 'small')", "UPDATE d.t SET id=3 WHERE id=1",
 		"INSERT INTO d.t VALUES (4, REPEAT('b', 16777215-100))")
 	l := layouts(t, s, change.TableID{Schema: "d", Name: "t"})[change.TableID{Schema: "d", Name: "t"}]
 	var got []string
@@ -256,21 +256,21 @@ func TestL27LargeRow(t *testing.T) {
 func TestL02KilledDump(t *testing.T) {
 	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{})
 	s := testSource(t, m, SourceOptions{})
-	exec(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
+	execSQL(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
 	st := open(t, s, now(t, s), wantSchema("d"))
-	exec(t, m, "INSERT INTO d.t VALUES (1)")
+	execSQL(t, m, "INSERT INTO d.t VALUES (1)")
 	g := next(t, st)
 	rows, err := m.Query(testContext(t), "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND='Binlog Dump'")
 	if err != nil || len(rows) != 1 {
 		t.Fatalf("got dump threads %v and error %v, want one", rows, err)
 	}
-	exec(t, m, "KILL "+rows[0][0])
+	execSQL(t, m, "KILL "+rows[0][0])
 	if g, err := st.Next(testContext(t)); err == nil {
 		t.Fatalf("got group %v from a killed dump, want an error", g)
 	} else if change.ClassOf(err) != change.Transient {
 		t.Errorf("got error %v of class %s, want transient", err, change.ClassOf(err))
 	}
-	exec(t, m, "INSERT INTO d.t VALUES (2)")
+	execSQL(t, m, "INSERT INTO d.t VALUES (2)")
 	if got, want := show(t, s, readTo(t, s, g.End, wantSchema("d"))), "insert t (2)\nend\n"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -285,7 +285,7 @@ func TestL28DeadLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := open(t, s, now(t, s), wantSchema("d"))
-	exec(t, m, "CREATE DATABASE d")
+	execSQL(t, m, "CREATE DATABASE d")
 	next(t, st)
 	p.Stall(true)
 	defer p.Stall(false)
@@ -329,10 +329,10 @@ func TestStreamEndsWithContextAndClose(t *testing.T) {
 func TestFilterChangeLosesNothing(t *testing.T) {
 	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{})
 	s := testSource(t, m, SourceOptions{})
-	exec(t, m, "CREATE DATABASE d", "CREATE TABLE d.a (id INT PRIMARY KEY)", "CREATE TABLE d.b (id INT PRIMARY KEY)")
+	execSQL(t, m, "CREATE DATABASE d", "CREATE TABLE d.a (id INT PRIMARY KEY)", "CREATE TABLE d.b (id INT PRIMARY KEY)")
 	from := now(t, s)
-	exec(t, m, "USE d", "INSERT INTO a VALUES (1)", "XA START 'x'", "INSERT INTO b VALUES (10)", "XA END 'x'", "XA PREPARE 'x'")
-	exec(t, m, "USE d", "INSERT INTO a VALUES (2)", "XA COMMIT 'x'", "INSERT INTO b VALUES (11)", "INSERT INTO a VALUES (3)")
+	execSQL(t, m, "USE d", "INSERT INTO a VALUES (1)", "XA START 'x'", "INSERT INTO b VALUES (10)", "XA END 'x'", "XA PREPARE 'x'")
+	execSQL(t, m, "USE d", "INSERT INTO a VALUES (2)", "XA COMMIT 'x'", "INSERT INTO b VALUES (11)", "INSERT INTO a VALUES (3)")
 	f := &testFilter{}
 	wanted := map[string]bool{"a": true}
 	f.wants = func(t change.TableID) bool { return wanted[t.Name] }
@@ -365,9 +365,9 @@ func (q *queue) length() int {
 func TestRowsBehindCreate(t *testing.T) {
 	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{})
 	s := testSource(t, m, SourceOptions{})
-	exec(t, m, "CREATE DATABASE d", "CREATE TABLE d.x (id INT PRIMARY KEY)")
+	execSQL(t, m, "CREATE DATABASE d", "CREATE TABLE d.x (id INT PRIMARY KEY)")
 	from := now(t, s)
-	exec(t, m, "USE d", "INSERT INTO x VALUES (0)", "CREATE TABLE new1 (id INT PRIMARY KEY)", "INSERT INTO new1 VALUES (1)",
+	execSQL(t, m, "USE d", "INSERT INTO x VALUES (0)", "CREATE TABLE new1 (id INT PRIMARY KEY)", "INSERT INTO new1 VALUES (1)",
 		"CREATE TABLE old (id INT PRIMARY KEY)", "INSERT INTO old VALUES (7)", "RENAME TABLE x TO new2", "INSERT INTO new2 VALUES (2)")
 	f := &testFilter{
 		wants:    func(change.TableID) bool { return false },
@@ -383,13 +383,13 @@ func TestRowsBehindCreate(t *testing.T) {
 func TestPrefetchIsBounded(t *testing.T) {
 	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{})
 	s := testSource(t, m, SourceOptions{PrefetchBytes: 10 << 10})
-	exec(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(2000))")
+	execSQL(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(2000))")
 	from := now(t, s)
 	var sql []string
 	for i := range 200 {
 		sql = append(sql, fmt.Sprintf("INSERT INTO d.t VALUES (%d, REPEAT('x',1000))", i))
 	}
-	exec(t, m, sql...)
+	execSQL(t, m, sql...)
 	st := open(t, s, from, wantSchema("d"))
 	for i := range 200 {
 		next(t, st)

@@ -81,7 +81,7 @@ func TestGroups(t *testing.T) {
 		}, "create-table [d.a.b]\nend\ncreate-table [d.se`lect]\nend\nalter-table [d.a.b]\nend\nalter-table [d.se`lect]\nend\ncreate-table [d.ä]\nend\ninsert ä (1)\nend\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			exec(t, m, "DROP DATABASE IF EXISTS d", "DROP DATABASE IF EXISTS other", "CREATE OR REPLACE DATABASE d", "CREATE DATABASE other", "CREATE DATABASE IF NOT EXISTS runnel",
+			execSQL(t, m, "DROP DATABASE IF EXISTS d", "DROP DATABASE IF EXISTS other", "CREATE OR REPLACE DATABASE d", "CREATE DATABASE other", "CREATE DATABASE IF NOT EXISTS runnel",
 				"CREATE TABLE d.t (id INT PRIMARY KEY, v INT)", "CREATE TABLE other.o (id INT PRIMARY KEY)", "CREATE TABLE IF NOT EXISTS runnel.checkpoint (id INT PRIMARY KEY)")
 			from := now(t, s)
 			sql := []string{"USE d"}
@@ -95,7 +95,7 @@ func TestGroups(t *testing.T) {
 				}
 				sql = append(sql, q)
 			}
-			exec(t, m, sql...)
+			execSQL(t, m, sql...)
 			groups := readTo(t, s, from, wantSchema("d"))
 			if got := showNamed(t, s, groups); got != c.want {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)

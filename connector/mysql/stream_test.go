@@ -14,9 +14,9 @@ func TestL09PlainGroups(t *testing.T) {
 		t.Run(metadata, func(t *testing.T) {
 			m := testdb.MariaDBFor(t, testdb.MariaDBOptions{RowMetadata: metadata})
 			s := testSource(t, m, SourceOptions{})
-			exec(t, m, "CREATE DATABASE d", "CREATE DATABASE other", "CREATE TABLE other.o (id INT PRIMARY KEY)")
+			execSQL(t, m, "CREATE DATABASE d", "CREATE DATABASE other", "CREATE TABLE other.o (id INT PRIMARY KEY)")
 			from := now(t, s)
-			exec(t, m, "USE d",
+			execSQL(t, m, "USE d",
 				"CREATE TABLE v (id INT PRIMARY KEY, a INT, gs INT AS (a+1) STORED, gv INT AS (a+2) VIRTUAL, y YEAR, u INT UNSIGNED, tt TEXT, UNIQUE(tt))",
 				"INSERT INTO v(id,a,y,u,tt) VALUES (1,2,2155,4000000000,'x'),(2,3,0,1,NULL)",
 				"UPDATE v SET a=a+1",
