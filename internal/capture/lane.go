@@ -26,11 +26,31 @@ func (c *Capture) Applied(l *Lane, end change.Position) {
 			ready(l)
 		}
 	})
+	c.resolved(l)
 }
 
 // Requeue puts the batch in flight back without scheduling the lane.
 func (c *Capture) Requeue(l *Lane) {
 	c.update(func(core *Core, _ func(*Lane)) { core.Requeue(l) })
+	c.resolved(l)
+}
+
+// resolved starts the sweep that a detached lane wants but could not join while
+// the outcome of its last batch was open.
+func (c *Capture) resolved(l *Lane) {
+	c.mu.Lock()
+	_, wants := c.mu.core.wanting[l]
+	c.mu.Unlock()
+	if wants {
+		c.askSweep()
+	}
+}
+
+func (c *Capture) askSweep() {
+	select {
+	case c.sweepNow <- struct{}{}:
+	default:
+	}
 }
 
 // Reload sets the checkpoint to what the target says; false: the target is
@@ -41,6 +61,7 @@ func (c *Capture) Reload(l *Lane, at change.Position) (ok bool) {
 			ready(l)
 		}
 	})
+	c.resolved(l)
 	return ok
 }
 
@@ -56,10 +77,7 @@ func (c *Capture) Kick(l *Lane) {
 // Want asks that a detached lane be brought back by the sweep.
 func (c *Capture) Want(l *Lane) {
 	c.update(func(core *Core, _ func(*Lane)) { core.Want(l) })
-	select {
-	case c.sweepNow <- struct{}{}:
-	default:
-	}
+	c.askSweep()
 }
 
 // LaneStatus is a snapshot of one lane.

@@ -190,9 +190,6 @@ func (c *Capture) resweep() {
 	_, waiting := c.mu.core.SweepFrom()
 	c.mu.Unlock()
 	if waiting {
-		select {
-		case c.sweepNow <- struct{}{}:
-		default:
-		}
+		c.askSweep()
 	}
 }

@@ -142,11 +142,20 @@ func (s *sourceRun) createTask(ctx context.Context, spec taskSpec, again bool, a
 	s.mu.Unlock()
 	s.e.mu.Lock()
 	_, exists := s.e.mu.byTable[k]
-	other := s.e.mu.byTarget[into]
+	other, making := s.e.mu.byTarget[into], s.e.mu.making[k]
+	mine := !making && !barred && (!exists || again)
+	if mine {
+		s.e.mu.making[k] = true
+	}
 	s.e.mu.Unlock()
-	if exists && !again || barred {
+	if !mine { // whoever makes it now starts it later in the log than we are
 		return nil, nil, nil
 	}
+	defer func() {
+		s.e.mu.Lock()
+		delete(s.e.mu.making, k)
+		s.e.mu.Unlock()
+	}()
 	if other != nil {
 		if st, _ := other.snapshot(); st.State != Removed && (st.Spec.Pipeline != spec.Pipeline || st.Spec.Table != spec.Table) {
 			return nil, &change.Problem{
@@ -169,8 +178,9 @@ func (s *sourceRun) createTask(ctx context.Context, spec taskSpec, again bool, a
 		return nil, nil, fmt.Errorf("create the task of %s: %w", spec.Table, err)
 	}
 	s.e.mu.Lock()
-	defer s.e.mu.Unlock()
-	return s.e.addTaskLocked(id, st, admit), nil, nil
+	t := s.e.addTaskLocked(id, st, admit)
+	s.e.mu.Unlock()
+	return t, nil, nil
 }
 
 var ifNotExists = regexp.MustCompile(`(?is)^[^(]*\bif\s+not\s+exists\b`)
@@ -178,7 +188,7 @@ var ifNotExists = regexp.MustCompile(`(?is)^[^(]*\bif\s+not\s+exists\b`)
 // admit is called on the capture loop for a statement that makes tables: it
 // creates the tasks of those that pipelines match, durably, and returns their
 // lanes, which start right behind the statement.
-func (s *sourceRun) admit(ctx context.Context, stmt *change.Statement) ([]*capture.Lane, error) {
+func (s *sourceRun) admit(ctx context.Context, stmt *change.Statement, group change.Position) ([]*capture.Lane, error) {
 	var names []change.TableID
 	if stmt.Kind == change.CreateTable {
 		names = stmt.Tables
@@ -192,7 +202,7 @@ func (s *sourceRun) admit(ctx context.Context, stmt *change.Statement) ([]*captu
 			if !p.Matches(name) {
 				continue
 			}
-			l, err := s.admitTable(ctx, &p, name, stmt)
+			l, err := s.admitTable(ctx, &p, name, stmt, group)
 			if err != nil {
 				return nil, err
 			}
@@ -204,7 +214,7 @@ func (s *sourceRun) admit(ctx context.Context, stmt *change.Statement) ([]*captu
 	return lanes, nil
 }
 
-func (s *sourceRun) admitTable(ctx context.Context, p *PipelineSpec, name change.TableID, stmt *change.Statement) (*capture.Lane, error) {
+func (s *sourceRun) admitTable(ctx context.Context, p *PipelineSpec, name change.TableID, stmt *change.Statement, group change.Position) (*capture.Lane, error) {
 	s.mu.Lock()
 	c := s.mu.cap
 	s.mu.Unlock()
@@ -217,16 +227,18 @@ func (s *sourceRun) admitTable(ctx context.Context, p *PipelineSpec, name change
 		case lane != nil && lane.admitted && !c.Has(lane.handle) && st.State == Pending:
 			return lane.handle, nil // admitted before, when the group could not be delivered
 		case st.State == Removed:
-		case lane != nil && c.Has(lane.handle) && c.Lane(lane.handle).Ended: // its end is on the way
+		case lane == nil || !c.Has(lane.handle):
+			return nil, nil // it has not begun: it will read the table as it is
+		case group.AtOrBefore(c.Lane(lane.handle).Covered):
+			return nil, nil // read again after a restart: the lane began behind it
+		case c.Lane(lane.handle).Ended: // its end is on the way
 		case stmt.Kind != change.CreateTable || ifNotExists.MatchString(stmt.SQL) || orReplace.MatchString(stmt.SQL):
 			return nil, nil // the statement goes to the lane that exists
-		case lane != nil && c.Lane(lane.handle).Mode == capture.Attached:
+		case c.Lane(lane.handle).Mode == capture.Attached:
 			return nil, nil // the lane will meet it: not possible for a plain CREATE
-		case lane != nil:
+		default:
 			// The log creates the table anew, so the one this task was for is gone.
 			s.tell(lane, notice{saw: sawEnd, reason: "the table was dropped and created anew at the source"})
-		default:
-			return nil, nil // it has not begun: it will read the table as it is
 		}
 	}
 	t, problem, err := s.createTask(ctx, specFor(p, name, 0), old != nil, c)

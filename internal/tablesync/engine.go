@@ -76,6 +76,7 @@ type Engine struct {
 		tasks     map[string]*task // by entity id
 		byTable   map[taskKey]*task
 		byTarget  map[intoKey]*task
+		making    map[taskKey]bool // tasks that are being created
 		counts    map[State]int
 		fail      func(error) // ends Run
 	}
@@ -176,7 +177,7 @@ func New(cfg Config, makeRegion func([]persistence.Kind) (*cluster.Region, error
 	e := &Engine{cfg: cfg, log: cfg.Log}
 	e.mu.sources, e.mu.targets, e.mu.pipelines = map[string]*sourceRun{}, map[string]*targetRun{}, map[string]*pipelineRun{}
 	e.mu.tasks, e.mu.byTable, e.mu.byTarget = map[string]*task{}, map[taskKey]*task{}, map[intoKey]*task{}
-	e.mu.counts = map[State]int{}
+	e.mu.counts, e.mu.making = map[State]int{}, map[taskKey]bool{}
 	region, err := makeRegion(e.kinds())
 	if err != nil {
 		return nil, err
