@@ -23,8 +23,9 @@ func newSinkTables(schema string) sinkTables {
 }
 
 // createStatements make the schema (the first) and its tables where they are
-// absent. What
-// they hold is described in docs/design/contracts.md §2.
+// absent. The fence comes last: whoever finds it finds the others too, also while
+// somebody else creates them. What they hold is described in
+// docs/design/contracts.md §2.
 func (t sinkTables) createStatements() []string {
 	const options = " ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC"
 	table := func(name, columns string) string {
@@ -32,8 +33,6 @@ func (t sinkTables) createStatements() []string {
 	}
 	return []string{
 		"CREATE DATABASE IF NOT EXISTS " + t.schema + " DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
-		table(t.fence, "owner VARCHAR(190) NOT NULL PRIMARY KEY, store_id VARCHAR(190) NOT NULL,"+
-			" epoch BIGINT UNSIGNED NOT NULL"),
 		table(t.checkpoint, "incarnation VARCHAR(190) NOT NULL, part SMALLINT UNSIGNED NOT NULL,"+
 			" owner VARCHAR(190) NOT NULL, position MEDIUMTEXT NOT NULL, intent LONGTEXT NULL,"+
 			" moves BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'times the position was written',"+
@@ -45,6 +44,8 @@ func (t sinkTables) createStatements() []string {
 			" store_id VARCHAR(190) NOT NULL, owner VARCHAR(190) NOT NULL, incarnation VARCHAR(190) NOT NULL,"+
 			" task VARCHAR(255) NOT NULL, PRIMARY KEY (target_schema, target_name), KEY incarnation (incarnation),"+
 			" KEY owner (owner)"),
+		table(t.fence, "owner VARCHAR(190) NOT NULL PRIMARY KEY, store_id VARCHAR(190) NOT NULL,"+
+			" epoch BIGINT UNSIGNED NOT NULL"),
 	}
 }
 
