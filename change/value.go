@@ -1,5 +1,12 @@
 package change
 
+import (
+	"encoding/hex"
+	"math"
+	"strconv"
+	"unicode/utf8"
+)
+
 // Kind says how a Value is held.
 type Kind uint8
 
@@ -25,6 +32,30 @@ type Value struct {
 	Data []byte
 	Num  uint64
 	Kind Kind
+}
+
+// String shows the value to people: text as it is, bytes in hex.
+func (v Value) String() string {
+	switch v.Kind {
+	case Absent:
+		return "(absent)"
+	case Null:
+		return "NULL"
+	case Int:
+		return strconv.FormatInt(int64(v.Num), 10)
+	case Uint:
+		return strconv.FormatUint(v.Num, 10)
+	case Float32:
+		return strconv.FormatFloat(float64(math.Float32frombits(uint32(v.Num))), 'g', -1, 32)
+	case Float64:
+		return strconv.FormatFloat(math.Float64frombits(v.Num), 'g', -1, 64)
+	case Bytes:
+		return "0x" + hex.EncodeToString(v.Data)
+	}
+	if !utf8.Valid(v.Data) {
+		return strconv.QuoteToASCII(string(v.Data))
+	}
+	return string(v.Data)
 }
 
 // Op is what happened to a row.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/runnel-dev/runnel/change"
@@ -111,7 +112,7 @@ func (a *applier) apply(ctx context.Context, pieces []piece) (failed []verdict) 
 		p := &pieces[i]
 		landed := func() { p.lane.noteChanges(p.batch.Layout, p.batch.Changes, p.batch.New) }
 		if err := a.settle(ctx, p.lane, p.batch.Expected, p.batch.New, results[i].Err, landed); err != nil {
-			failed = append(failed, verdict{lane: p.lane, err: err})
+			failed = append(failed, verdict{lane: p.lane, err: nameRow(p.batch, results[i].RowIndex, err)})
 			continue
 		}
 		p.lane.attempts = 0
@@ -125,6 +126,22 @@ func (a *applier) apply(ctx context.Context, pieces []piece) (failed []verdict) 
 		}
 	}
 	return failed
+}
+
+// nameRow adds the key of the row that the target refused, where it is known.
+func nameRow(b change.Batch, row int, err error) error {
+	if row < 0 || row >= len(b.Changes) || change.ClassOf(err) != change.PermanentRow {
+		return err
+	}
+	image := b.Changes[row].After
+	if image == nil {
+		image = b.Changes[row].Before
+	}
+	var key []string
+	for _, i := range b.Layout.Key {
+		key = append(key, b.Layout.Columns[i].Name+"="+clip(image[i].String(), 60))
+	}
+	return fmt.Errorf("row %s of %s: %w", strings.Join(key, ","), b.Target, err)
 }
 
 // settle reports the outcome of a step from expected to reached to the capture.

@@ -1,0 +1,277 @@
+package tablesync_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel/change"
+	"github.com/runnel-dev/runnel/internal/tablesync"
+	"github.com/runnel-dev/runnel/internal/testdb"
+)
+
+// streamingRig has tables a, b and c streaming.
+func streamingRig(t *testing.T) *rig {
+	t.Helper()
+	r := newRig(t, testdb.MariaDBOptions{})
+	r.exec("CREATE DATABASE shop")
+	for _, name := range []string{"a", "b", "c"} {
+		r.exec("CREATE TABLE shop."+name+"(id INT PRIMARY KEY, v VARCHAR(40))", "INSERT INTO shop."+name+" VALUES(1,'one'),(2,'two')")
+	}
+	r.start()
+	r.apply(shopPipeline)
+	r.inState(3, tablesync.Streaming)
+	return r
+}
+
+func (r *rig) command(table, verb string) {
+	r.t.Helper()
+	if err := r.engine.Command(r.t.Context(), r.taskOf(table).ID, verb); err != nil {
+		r.t.Fatalf("%s %s: %v", verb, table, err)
+	}
+}
+
+func (r *rig) waitState(table string, want tablesync.State) tablesync.TaskView {
+	r.t.Helper()
+	var v tablesync.TaskView
+	eventually(r.t, fmt.Sprintf("%s %s", table, want), func() (bool, string) {
+		page, err := r.engine.Tasks(tablesync.TaskQuery{Table: table})
+		if err != nil || len(page.Tasks) != 1 {
+			return false, fmt.Sprintf("%+v %v", page, err)
+		}
+		v = page.Tasks[0]
+		return v.State == want, fmt.Sprintf("%+v", v)
+	})
+	return v
+}
+
+func (r *rig) targetRows(table string) int {
+	r.t.Helper()
+	rows, err := r.target.Query(r.t.Context(), "SELECT * FROM "+table)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return len(rows)
+}
+
+func TestPauseHoldsOneTableAndResumeCatchesUp(t *testing.T) {
+	r := streamingRig(t)
+	r.command("shop.a", "pause")
+	r.waitState("shop.a", tablesync.Paused)
+	eventually(t, "a is detached", func() (bool, string) { v := r.taskOf("shop.a"); return !v.Attached, fmt.Sprint(v) })
+	r.exec("INSERT INTO shop.a VALUES(3,'held')", "INSERT INTO shop.b VALUES(3,'flows')", "DELETE FROM shop.a WHERE id=1")
+	eventually(t, "b goes on", func() (bool, string) { n := r.targetRows("shop.b"); return n == 3, fmt.Sprint(n) })
+	if got := r.targetRows("shop.a"); got != 2 {
+		t.Errorf("rows of the paused table: got %d, want 2", got)
+	}
+	r.stop()
+	r.start() // a pause survives a restart
+	if got := r.waitState("shop.a", tablesync.Paused); got.Reason == "" || got.Remedy == "" {
+		t.Errorf("a paused task tells why and what to do: got %+v", got)
+	}
+	var refused *tablesync.RefusedError
+	if err := r.engine.Command(t.Context(), r.taskOf("shop.b").ID, "retry"); !errors.As(err, &refused) {
+		t.Errorf("retry of a streaming task: got %v, want RefusedError", err)
+	}
+	r.command("shop.a", "resume")
+	r.inState(3, tablesync.Streaming)
+	r.same("shop")
+}
+
+func TestResyncRemovesRowsThatVanished(t *testing.T) {
+	r := streamingRig(t)
+	before := r.taskOf("shop.a").Incarnation
+	if err := r.target.Exec(t.Context(), "INSERT INTO shop.a VALUES(99,'stray')", "DELETE FROM shop.a WHERE id=2"); err != nil {
+		t.Fatal(err)
+	}
+	r.command("shop.a", "resync")
+	r.exec("INSERT INTO shop.a VALUES(5,'meanwhile')")
+	eventually(t, "a new life streams", func() (bool, string) {
+		v := r.taskOf("shop.a")
+		return v.State == tablesync.Streaming && v.Incarnation != before, fmt.Sprintf("%+v", v)
+	})
+	r.same("shop")
+	rows, err := r.target.Query(t.Context(), "SELECT incarnation FROM runnel.checkpoint WHERE incarnation='"+before+"'")
+	if err != nil || len(rows) != 0 {
+		t.Errorf("checkpoints of the old life: got %v, %v, want none", rows, err)
+	}
+}
+
+func TestRemoveForgetsAndKeepsRows(t *testing.T) {
+	r := streamingRig(t)
+	id := r.taskOf("shop.a").ID
+	r.command("shop.a", "remove")
+	eventually(t, "the task is gone", func() (bool, string) {
+		_, err := r.engine.Task(id)
+		return errors.Is(err, tablesync.ErrNoTask), fmt.Sprint(err)
+	})
+	r.exec("INSERT INTO shop.a VALUES(7,'unseen')", "INSERT INTO shop.b VALUES(7,'seen')")
+	eventually(t, "b goes on", func() (bool, string) { n := r.targetRows("shop.b"); return n == 3, fmt.Sprint(n) })
+	if got := r.targetRows("shop.a"); got != 2 {
+		t.Errorf("rows of the removed task: got %d, want 2", got)
+	}
+	for _, table := range []string{"checkpoint", "layout", "owner"} {
+		rows, err := r.target.Query(t.Context(), "SELECT * FROM runnel."+table)
+		if err != nil || len(rows) != 2 {
+			t.Errorf("rows of runnel.%s: got %d, %v, want 2", table, len(rows), err)
+		}
+	}
+	r.stop()
+	r.start() // the pipeline does not bring back what an operator removed
+	r.inState(2, tablesync.Streaming)
+	if page, err := r.engine.Tasks(tablesync.TaskQuery{}); err != nil || page.Total != 2 {
+		t.Errorf("tasks after a restart: got %d, %v, want 2", page.Total, err)
+	}
+}
+
+// TestNamedStates meets what the log can hold that rows cannot follow: the task
+// concerned stops with cause and remedy, the others go on.
+func TestNamedStates(t *testing.T) {
+	for name, c := range map[string]struct {
+		do    []string
+		state tablesync.State
+		cause string
+	}{
+		"statement":         {[]string{"SET binlog_format='STATEMENT'", "UPDATE shop.a SET v='x'"}, tablesync.NeedsResync, "text"},
+		"partial row image": {[]string{"SET binlog_row_image='MINIMAL'", "UPDATE shop.a SET v='x' WHERE id=1"}, tablesync.NeedsResync, "rows changed"},
+		"rename":            {[]string{"RENAME TABLE shop.a TO shop.a2"}, tablesync.NeedsResync, "renamed"},
+		"replaced":          {[]string{"CREATE OR REPLACE TABLE shop.a(id INT PRIMARY KEY)"}, tablesync.NeedsResync, "replaced"},
+		"row does not fit":  {[]string{"INSERT INTO shop.a VALUES(500,'y')"}, tablesync.Failed, "row id=500"},
+		"target table gone": {[]string{"INSERT INTO shop.a VALUES(501,'y')"}, tablesync.Failed, "shop.a"},
+		"alter fails there": {[]string{"ALTER TABLE shop.a ADD COLUMN extra INT"}, tablesync.Failed, "extra"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := streamingRig(t)
+			prepare := map[string]string{
+				"row does not fit":  "ALTER TABLE shop.a ADD CONSTRAINT small CHECK (id < 100)",
+				"target table gone": "DROP TABLE shop.a",
+				"alter fails there": "ALTER TABLE shop.a ADD COLUMN extra INT",
+			}[name]
+			if prepare != "" {
+				if err := r.target.Exec(t.Context(), prepare); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.exec(c.do...)
+			v := r.waitState("shop.a", c.state)
+			if !strings.Contains(v.Reason, c.cause) || v.Remedy == "" {
+				t.Errorf("reason %q, remedy %q: want a reason with %q and a remedy", v.Reason, v.Remedy, c.cause)
+			}
+			r.exec("INSERT INTO shop.b VALUES(9,'goes on')")
+			eventually(t, "b goes on", func() (bool, string) { n := r.targetRows("shop.b"); return n == 3, fmt.Sprint(n) })
+		})
+	}
+}
+
+func TestDropAndCreateIsANewTask(t *testing.T) {
+	r := streamingRig(t)
+	first := r.taskOf("shop.a").ID
+	r.exec("DROP TABLE shop.a", "CREATE TABLE shop.a(id INT PRIMARY KEY, v VARCHAR(40))", "INSERT INTO shop.a VALUES(77,'second life')")
+	eventually(t, "the new table streams", func() (bool, string) {
+		page, err := r.engine.Tasks(tablesync.TaskQuery{Table: "shop.a"})
+		return err == nil && len(page.Tasks) == 1 && page.Tasks[0].ID != first && page.Tasks[0].State == tablesync.Streaming, fmt.Sprintf("%+v", page.Tasks)
+	})
+	r.same("shop")
+}
+
+func TestTargetOutageIsOneCause(t *testing.T) {
+	r := streamingRig(t)
+	if err := r.target.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r.exec("INSERT INTO shop.a VALUES(10,'waits')", "INSERT INTO shop.b VALUES(10,'waits')")
+	eventually(t, "the target is down", func() (bool, string) { v := r.engine.Targets(); return v[0].State == "down", fmt.Sprint(v) })
+	if err := r.target.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the target is up", func() (bool, string) { v := r.engine.Targets(); return v[0].State == "ready", fmt.Sprint(v) })
+	r.inState(3, tablesync.Streaming)
+	r.same("shop")
+}
+
+func TestStartWhileTargetIsDown(t *testing.T) {
+	r := streamingRig(t)
+	r.stop()
+	if err := r.target.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r.exec("INSERT INTO shop.a VALUES(11,'waits')")
+	r.start()
+	eventually(t, "the target is down", func() (bool, string) { v := r.engine.Targets(); return v[0].State == "down", fmt.Sprint(v) })
+	r.exec("INSERT INTO shop.b VALUES(11,'waits')")
+	if err := r.target.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.inState(3, tablesync.Streaming)
+	r.same("shop")
+}
+
+func TestSourceRestartIsReadOn(t *testing.T) {
+	r := streamingRig(t)
+	if err := r.source.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.source.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.exec("INSERT INTO shop.a VALUES(12,'after')", "FLUSH BINARY LOGS", "INSERT INTO shop.a VALUES(13,'after')")
+	r.same("shop")
+}
+
+func TestPurgedLogOfAPausedTask(t *testing.T) {
+	r := streamingRig(t)
+	r.command("shop.a", "pause")
+	eventually(t, "a is detached", func() (bool, string) { v := r.taskOf("shop.a"); return !v.Attached, fmt.Sprint(v) })
+	r.exec("INSERT INTO shop.a VALUES(20,'lost')", "INSERT INTO shop.b VALUES(20,'kept')", "FLUSH BINARY LOGS", "INSERT INTO shop.b VALUES(21,'kept')")
+	eventually(t, "b goes on", func() (bool, string) { n := r.targetRows("shop.b"); return n == 4, fmt.Sprint(n) })
+	rows, err := r.source.Query(t.Context(), "SHOW BINARY LOGS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := rows[len(rows)-1][0]
+	eventually(t, "the log is purged", func() (bool, string) {
+		// The server keeps a file that a reader is still in.
+		if err := r.source.Exec(t.Context(), "PURGE BINARY LOGS TO '"+last+"'"); err != nil {
+			return false, err.Error()
+		}
+		rows, err := r.source.Query(t.Context(), "SHOW BINARY LOGS")
+		return err == nil && len(rows) == 1, fmt.Sprint(rows, err)
+	})
+	r.command("shop.a", "resume")
+	if v := r.waitState("shop.a", tablesync.NeedsResync); !strings.Contains(v.Reason, "log") || v.Remedy == "" {
+		t.Errorf("got %+v, want a reason that names the log and a remedy", v)
+	}
+	r.command("shop.a", "resync")
+	r.inState(3, tablesync.Streaming)
+	r.same("shop")
+}
+
+func TestTwoPipelinesOneTargetTable(t *testing.T) {
+	r := streamingRig(t)
+	second := shopPipeline
+	second.Name = "again"
+	_, err := r.engine.Apply(t.Context(), tablesync.Definitions{Pipelines: []tablesync.PipelineSpec{second}}, tablesync.ApplyOptions{})
+	var p *change.Problem
+	if !errors.As(err, &p) || p.Code != "target-taken" || p.Remedy == "" {
+		t.Errorf("got %v, want the problem target-taken", err)
+	}
+	second.Route.Schema = "other_{schema}"
+	if _, err := r.engine.Apply(t.Context(), tablesync.Definitions{Pipelines: []tablesync.PipelineSpec{second}}, tablesync.ApplyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.inState(6, tablesync.Streaming)
+}
+
+func TestAnotherLogUnderTheSameAddress(t *testing.T) {
+	r := streamingRig(t)
+	r.stop()
+	r.exec("RESET MASTER", "INSERT INTO shop.a VALUES(30,'unseen')")
+	r.start()
+	r.inState(3, tablesync.NeedsResync)
+	for _, table := range []string{"shop.a", "shop.b", "shop.c"} {
+		r.command(table, "resync")
+	}
+	r.inState(3, tablesync.Streaming)
+	r.same("shop")
+}
