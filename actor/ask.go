@@ -23,8 +23,7 @@ func Ask[M, R any](ctx context.Context, ref Ref[M], ask func(replyTo Reply[R]) M
 	f, _ := c.spec.sys.futures.Get().(*future)
 	gen := f.open()
 	f.msg = ask(Reply[R]{f, gen})
-	// What becomes of a message that is not taken, the future learns as a dead letter.
-	_ = c.tell(nil, f)
+	_ = c.tell(nil, f) // a message that is not taken: the future learns it as a dead letter
 	select {
 	case <-f.done:
 	case <-ctx.Done():

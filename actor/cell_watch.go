@@ -46,8 +46,7 @@ func (w watcher) notify(c *cell, cause error) {
 		close(w.done)
 		return
 	}
-	// A watcher that has stopped meanwhile does not care.
-	_ = w.cell.tell(nil, &termination{Terminated{Addr{c}, cause}})
+	_ = w.cell.tell(nil, &termination{Terminated{Addr{c}, cause}}) // a watcher that has stopped does not care
 }
 
 // notifyWatchers tells all watchers of a buried cell.

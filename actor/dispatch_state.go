@@ -48,6 +48,7 @@ func (p *phase) close() { p.move(processing, closed) }
 
 func (p *phase) move(from, to phase) {
 	if *p != from {
+		// invariant: each transition is called by the one owner of the state before it
 		panic("actor: dispatch state: " + p.String() + " where " + from.String() + " is required")
 	}
 	*p = to

@@ -34,8 +34,7 @@ func PipeToSelf[M, R any](ctx Context[M], fn func(context.Context) (R, error), w
 				p.err = &Failure{Path: c.path(), Err: panicError(v), Panic: v, Stack: debug.Stack()}
 			}
 			p.result, p.wrap = r, func() any { return wrap(r, p.err) }
-			// An actor that has stopped meanwhile makes the result a dead letter.
-			_ = c.tell(nil, p)
+			_ = c.tell(nil, p) // an actor that has stopped makes the result a dead letter
 		}()
 		r, p.err = fn(s.ctx)
 	}

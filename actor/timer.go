@@ -180,8 +180,7 @@ func (t *timer) fire() {
 		t.cell.post(sysRestart)
 		return
 	}
-	// An actor that has stopped meanwhile has cancelled its timers.
-	_ = t.cell.tell(nil, t)
+	_ = t.cell.tell(nil, t) // an actor that has stopped has cancelled its timers
 }
 
 func (ts *timers) setLocked(i int, t *timer) {
