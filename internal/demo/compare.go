@@ -37,7 +37,8 @@ func compare(ctx context.Context, source, target *testdb.MariaDB, schemas []stri
 
 // compareDumps compares contents by table. tables counts those of the source.
 func compareDumps(source, target map[string]string) (tables, differences int, lines []string) {
-	names := maps.Clone(source)
+	names := make(map[string]string, len(source))
+	maps.Copy(names, source)
 	maps.Copy(names, target)
 	shown := 0
 	for _, name := range slices.Sorted(maps.Keys(names)) {

@@ -3,7 +3,9 @@ package demo
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,14 +23,16 @@ type marker struct {
 	n int64
 }
 
-// drain writes a last row to each table and waits until it is at the target. It
-// returns the tables where it did not come, and why.
+// drain writes a last row to each table and waits until it is at the target and
+// every task streams: a copy may still have rows to bring when the last row of the
+// log is there. It returns the tables where that did not happen, and why.
 func (d *demo) drain(ctx context.Context) (late []string, err error) {
 	open, err := d.markAll(ctx)
 	if err != nil {
 		return nil, err
 	}
-	d.say("waiting until %d tables have caught up", len(open))
+	tables := len(open)
+	d.say("waiting until %d tables have caught up", tables)
 	c, err := connect(ctx, d.target)
 	if err != nil {
 		return nil, err
@@ -40,25 +44,44 @@ func (d *demo) drain(ctx context.Context) (late []string, err error) {
 		if open, err = missing(ctx, c, open); err != nil {
 			return nil, err
 		}
-		if len(open) == 0 {
-			d.child.total = d.child.count(ctx)
-			return nil, nil
-		}
 		if err := d.child.died(); err != nil {
 			return nil, err
 		}
+		count := d.states(ctx)
+		d.child.total = d.child.count(ctx)
+		if len(open) == 0 && count[tablesync.Streaming] >= tables {
+			return nil, nil
+		}
 		if time.Since(told) > 2*time.Second {
 			told = time.Now()
-			d.say("waiting for %d tables, among them %s", len(open), open[0].t.id())
+			d.say("waiting for the last row of %d tables; copied %d; tables: %s", len(open), d.child.total.RowsCopied, stateLine(count))
 		}
-		if time.Now().After(limit) || d.stuck(ctx, open) {
-			d.child.total = d.child.count(ctx)
-			return d.explain(ctx, open), nil
+		if time.Now().After(limit) || stuck(count, tables) {
+			return d.explain(ctx, open)
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// states counts the tasks by state; nil when nobody answers.
+func (d *demo) states(ctx context.Context) map[tablesync.State]int {
+	page, err := d.child.client.Tasks(ctx, tablesync.TaskQuery{Limit: 1})
+	if err != nil {
+		return nil
+	}
+	return page.Count
+}
+
+// stuck says whether every task that does not stream stands in a state that only a
+// person ends.
+func stuck(count map[tablesync.State]int, tables int) bool {
+	still := 0
+	for _, s := range []tablesync.State{tablesync.Streaming, tablesync.NeedsResync, tablesync.OwnedElsewhere, tablesync.Paused} {
+		still += count[s]
+	}
+	return still >= tables && count[tablesync.Streaming] < tables
 }
 
 // markAll inserts the markers, many tables to a transaction.
@@ -115,38 +138,37 @@ func missing(ctx context.Context, c *conn, open []marker) ([]marker, error) {
 	return still, nil
 }
 
-// stuck says whether every table that is missing stands in a state that only a
-// person ends.
-func (d *demo) stuck(ctx context.Context, open []marker) bool {
-	page, err := d.child.client.Tasks(ctx, tablesync.TaskQuery{Limit: 1})
-	if err != nil {
-		return false
-	}
-	waiting := 0
-	for _, s := range []tablesync.State{tablesync.NeedsResync, tablesync.OwnedElsewhere, tablesync.Paused} {
-		waiting += page.Count[s]
-	}
-	moving := 0
-	for _, s := range []tablesync.State{tablesync.Pending, tablesync.Copying, tablesync.CatchingUp, tablesync.Failed} {
-		moving += page.Count[s]
-	}
-	return moving == 0 && waiting >= len(open)
-}
-
 // explain says of each late table what its task tells.
-func (d *demo) explain(ctx context.Context, open []marker) []string {
-	var out []string
+func (d *demo) explain(ctx context.Context, open []marker) ([]string, error) {
+	late := make(map[string]string)
 	for _, m := range open {
-		text := m.t.id() + ": it has no task"
-		page, err := d.child.client.Tasks(ctx, tablesync.TaskQuery{Table: m.t.id(), Limit: 1})
-		switch {
-		case err != nil:
-			text = m.t.id() + ": " + err.Error()
-		case len(page.Tasks) > 0:
-			v := page.Tasks[0]
-			text = strings.TrimSuffix(fmt.Sprintf("%s: %s at %s: %s", m.t.id(), v.State, v.Position, v.Reason), ": ")
-		}
-		out = append(out, text)
+		late[m.t.id()] = "its last row is not there"
 	}
-	return out
+	seen := make(map[string]bool)
+	for q := (tablesync.TaskQuery{Limit: 1000}); ; {
+		page, err := d.child.client.Tasks(ctx, q)
+		if err != nil {
+			return nil, fmt.Errorf("list tasks: %w", err)
+		}
+		for _, v := range page.Tasks {
+			id := v.Table.String()
+			seen[id] = true
+			if late[id] != "" || v.State != tablesync.Streaming {
+				late[id] = strings.TrimSuffix(fmt.Sprintf("%s at %s: %s", v.State, v.Position, v.Reason), ": ")
+			}
+		}
+		if q.After = page.Next; q.After == "" {
+			break
+		}
+	}
+	for _, t := range d.live() {
+		if !seen[t.id()] {
+			late[t.id()] = "it has no task"
+		}
+	}
+	var out []string
+	for _, id := range slices.Sorted(maps.Keys(late)) {
+		out = append(out, id+": "+late[id])
+	}
+	return out, nil
 }

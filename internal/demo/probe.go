@@ -12,6 +12,8 @@ import (
 const (
 	probeEvery = 100 * time.Millisecond // between rows
 	lookEvery  = 5 * time.Millisecond   // between looks at the target
+	leastLags  = 20                     // measured before the demo goes on
+	lagLimit   = 60 * time.Second       // longest wait for that many
 )
 
 // probe measures the time from commit at the source until a row is visible at the
@@ -111,6 +113,23 @@ func (p *probe) saw(id int64, now time.Time) {
 			p.mu.lags = append(p.mu.lags, now.Sub(at))
 		}
 	}
+}
+
+// enough waits until some lags are measured, which takes longer than the load when
+// the probe's own table comes late. Without any the demo goes on and says 0.
+func (p *probe) enough(ctx context.Context) error {
+	for began := time.Now(); time.Since(began) < lagLimit; {
+		p.mu.Lock()
+		n := len(p.mu.lags)
+		p.mu.Unlock()
+		if n >= leastLags {
+			return nil
+		}
+		if err := pause(ctx, probeEvery); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // quantile returns a quantile of the lags in milliseconds, 0 without any.

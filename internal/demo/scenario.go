@@ -41,7 +41,9 @@ func (d *demo) underLoad(ctx context.Context) (loadCounts, error) {
 		})
 	}
 	in(&writers, func() error { return l.run(loading) })
-	in(&writers, func() error { return d.probe.write(loading, ctx) })
+	probing, stopProbing := context.WithCancel(ctx)
+	defer stopProbing()
+	in(&lookers, func() error { return d.probe.write(probing, ctx) })
 	in(&lookers, func() error { return d.probe.watch(looking) })
 	in(&lookers, func() error { d.report(looking, l); return nil })
 	d.say("writing for %v: transactions of several rows and tables, deletes, key changes, rollbacks", d.o.Duration)
@@ -50,9 +52,10 @@ func (d *demo) underLoad(ctx context.Context) (loadCounts, error) {
 		cancel(err)
 	}
 	writers.Wait()
-	if ctx.Err() == nil {
-		err = pause(ctx, 3*probeEvery) // for the last rows of the probe
+	if err == nil {
+		err = d.probe.enough(ctx)
 	}
+	stopProbing()
 	stopLooking()
 	lookers.Wait()
 	if cause := context.Cause(ctx); cause != nil {
