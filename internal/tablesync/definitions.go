@@ -259,30 +259,10 @@ func (e *Engine) carryOut(ctx context.Context, p plan) error {
 			e.removePipeline(ctx, r.Name)
 		}
 	}
+	if err := e.replaceServers(ctx, p.changed); err != nil {
+		return err
+	}
 	e.mu.Lock()
-	var errs []error
-	for _, t := range p.changed.Targets {
-		if e.mu.targets[t.Name] != nil {
-			errs = append(errs, fmt.Errorf("target %s: its new definition takes effect at the next start", t.Name))
-			continue
-		}
-		if err := e.addTargetLocked(t); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		e.startTargetLocked(e.mu.targets[t.Name])
-	}
-	for _, s := range p.changed.Sources {
-		if e.mu.sources[s.Name] != nil {
-			errs = append(errs, fmt.Errorf("source %s: its new definition takes effect at the next start", s.Name))
-			continue
-		}
-		if err := e.addSourceLocked(s); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		e.startSourceLocked(e.mu.sources[s.Name])
-	}
 	for _, s := range p.changed.Pipelines {
 		e.mu.pipelines[s.Name] = &pipelineRun{spec: s}
 	}
@@ -295,7 +275,7 @@ func (e *Engine) carryOut(ctx context.Context, p plan) error {
 		e.removeUnselected(ctx, &s)
 		src.lookForTables()
 	}
-	return errors.Join(errs...)
+	return e.dropServers(ctx, p.removed)
 }
 
 func (e *Engine) storePlan(ctx context.Context, p plan) error {
@@ -343,8 +323,7 @@ func (e *Engine) storePlan(ctx context.Context, p plan) error {
 	return nil
 }
 
-// removePipeline removes a pipeline's tasks; sources and targets that were pruned
-// with it stay connected until the next start.
+// removePipeline removes a pipeline and its tasks.
 func (e *Engine) removePipeline(ctx context.Context, name string) {
 	e.mu.Lock()
 	delete(e.mu.pipelines, name)

@@ -275,3 +275,63 @@ func TestAnotherLogUnderTheSameAddress(t *testing.T) {
 	r.inState(3, tablesync.Streaming)
 	r.same("shop")
 }
+
+// TestXAAcrossRestarts: rows prepared before a restart and committed after it
+// arrive once; rows rolled back never do.
+func TestXAAcrossRestarts(t *testing.T) {
+	r := streamingRig(t)
+	r.exec("XA START 'keep'", "INSERT INTO shop.a VALUES(40,'prepared')", "XA END 'keep'", "XA PREPARE 'keep'")
+	r.exec("XA START 'drop'", "INSERT INTO shop.b VALUES(40,'prepared')", "XA END 'drop'", "XA PREPARE 'drop'")
+	r.exec("INSERT INTO shop.a VALUES(41,'between')", "INSERT INTO shop.b VALUES(41,'between')")
+	eventually(t, "what was committed in between arrives", func() (bool, string) { n := r.targetRows("shop.a"); return n == 3, fmt.Sprint(n) })
+	r.command("shop.b", "pause")
+	eventually(t, "b is detached", func() (bool, string) { v := r.taskOf("shop.b"); return !v.Attached, fmt.Sprint(v) })
+	r.stop()
+	r.exec("INSERT INTO shop.a VALUES(42,'while away')")
+	r.start()
+	r.exec("XA COMMIT 'keep'", "XA ROLLBACK 'drop'", "INSERT INTO shop.b VALUES(42,'after')")
+	r.command("shop.b", "resume")
+	r.inState(3, tablesync.Streaming)
+	r.same("shop")
+}
+
+// TestDefinitionsFollow changes and prunes definitions while tables stream.
+func TestDefinitionsFollow(t *testing.T) {
+	r := streamingRig(t)
+	d := r.definitions()
+	d.Targets[0].Connections = 4
+	d.Sources[0].CopyReaders = 3
+	d.Pipelines[0] = shopPipeline
+	d.Pipelines[0].Tables.Exclude = append([]string{"shop.c"}, shopPipeline.Tables.Exclude...)
+	plan, err := r.engine.Apply(t.Context(), d, tablesync.ApplyOptions{DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, err := r.engine.Apply(t.Context(), d, tablesync.ApplyOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(plan) != fmt.Sprint(done) || len(done) != 3 || done[0].Action != "update" || done[1].Action != "update" || done[2].Action != "update" {
+		t.Errorf("differences: got %v after the plan %v, want three updates", done, plan)
+	}
+	r.exec("INSERT INTO shop.a VALUES(50,'on')", "INSERT INTO shop.c VALUES(50,'off')")
+	r.inState(2, tablesync.Streaming)
+	eventually(t, "a goes on", func() (bool, string) { n := r.targetRows("shop.a"); return n == 3, fmt.Sprint(n) })
+	if got := r.targetRows("shop.c"); got != 2 {
+		t.Errorf("rows of the excluded table: got %d, want 2", got)
+	}
+	again, err := r.engine.Apply(t.Context(), d, tablesync.ApplyOptions{})
+	if err != nil || again[0].Action != "unchanged" || again[1].Action != "unchanged" || again[2].Action != "unchanged" {
+		t.Errorf("the same again: got %v, %v, want nothing to do", again, err)
+	}
+	if _, err := r.engine.Apply(t.Context(), tablesync.Definitions{}, tablesync.ApplyOptions{Prune: true}); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(r.engine.Sources()) + len(r.engine.Targets()) + len(r.engine.Pipelines()); got != 0 {
+		t.Errorf("definitions after a prune: got %d, want none", got)
+	}
+	rows, err := r.target.Query(t.Context(), "SELECT * FROM runnel.checkpoint")
+	if err != nil || len(rows) != 0 {
+		t.Errorf("checkpoints after a prune: got %v, %v, want none", rows, err)
+	}
+}

@@ -33,7 +33,8 @@ type sourceRun struct {
 		barred  map[taskKey]bool
 		claimed map[*targetRun]bool // targets whose fence this run has raised
 		refresh bool                // pipelines changed: look for tables
-		stop    context.CancelFunc  // ends the supervisor: the source was removed
+		stop    context.CancelFunc  // ends the supervisor
+		ended   chan struct{}       // closed when the supervisor has ended
 	}
 }
 
@@ -74,12 +75,14 @@ func (s *sourceRun) bar(k taskKey) {
 
 // startSourceLocked supervises the source until Run ends or it is removed.
 func (e *Engine) startSourceLocked(s *sourceRun) {
-	e.goLocked(func(ctx context.Context) {
-		ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(e.mu.ctx)
+	ended := make(chan struct{})
+	s.mu.Lock()
+	s.mu.stop, s.mu.ended, s.mu.refresh = cancel, ended, true
+	s.mu.Unlock()
+	e.mu.group.Go(func() {
+		defer close(ended)
 		defer cancel()
-		s.mu.Lock()
-		s.mu.stop, s.mu.refresh = cancel, true
-		s.mu.Unlock()
 		policy := retry.Policy{Initial: time.Second, Max: 30 * time.Second, Multiplier: 2, Jitter: 0.3}
 		for attempt := 1; ctx.Err() == nil; attempt++ {
 			started := e.cfg.Now()

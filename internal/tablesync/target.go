@@ -22,9 +22,9 @@ type targetRun struct {
 	mu struct {
 		sync.Mutex
 		err     error                   // why it is down; nil while it is up
-		up      chan struct{}           // closed when it is up again; nil while it is up
 		waiting map[*tableLane]struct{} // lanes to schedule when it is up again
 		stop    context.CancelFunc
+		workers *sync.WaitGroup // of the running apply workers
 	}
 }
 
@@ -44,12 +44,17 @@ func (e *Engine) addTargetLocked(spec ServerSpec) error {
 
 func (e *Engine) startTargetLocked(t *targetRun) {
 	ctx, cancel := context.WithCancel(e.mu.ctx)
+	workers := &sync.WaitGroup{}
 	t.mu.Lock()
-	t.mu.stop = cancel
+	t.mu.stop, t.mu.workers = cancel, workers
 	t.mu.Unlock()
 	for range t.spec.Connections {
-		e.mu.group.Go(func() { t.work(ctx) })
+		workers.Go(func() { t.work(ctx) })
 	}
+	e.mu.group.Go(func() {
+		<-ctx.Done()
+		workers.Wait()
+	})
 }
 
 // work is one apply worker.
@@ -137,9 +142,6 @@ func (t *targetRun) failed(err error) {
 	t.mu.Lock()
 	down := t.mu.err != nil
 	t.mu.err = err
-	if !down {
-		t.mu.up = make(chan struct{})
-	}
 	t.mu.Unlock()
 	if down {
 		return
@@ -181,8 +183,6 @@ func (t *targetRun) recover(ctx context.Context) {
 	t.mu.Lock()
 	waiting := t.mu.waiting
 	t.mu.err, t.mu.waiting = nil, map[*tableLane]struct{}{}
-	close(t.mu.up)
-	t.mu.up = nil
 	t.mu.Unlock()
 	t.e.log.Info("target up", "target", t.spec.Name)
 	for l := range waiting {
