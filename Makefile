@@ -54,8 +54,8 @@ fuzz: ## run every fuzz target for FUZZTIME
 bench: deps ## run the benchmarks, without tests
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m -p 1 $(PKG)
 
-bench-decode: ## measure decoding of a binary log alone
-	$(GO) test -run '^$$' -bench Decode -benchmem -count 5 -p 1 ./connector/mysql/...
+bench-decode: ## measure decoding of a binary log alone, against go-mysql
+	cd bench && $(GO) run ./decode $(ARGS)
 
 cover: deps ## run all tests and write coverage to cover.out and cover.html
 	$(REPORT) -p $(PARALLEL) -timeout $(TIMEOUT) -coverpkg ./... -coverprofile cover.out $(PKG)
