@@ -2,6 +2,8 @@ package mysql
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -121,7 +123,7 @@ func (s *Sink) settle(ctx context.Context, f change.Fence, d change.DDL, intent 
 	if err := fault.Point(ddlRunBefore); err != nil {
 		return err
 	}
-	return s.holdingFence(ctx, f, func(holder, c *sinkConn) error {
+	return s.holdingFence(ctx, f, d.Target, func(holder, c *sinkConn) error {
 		state, err := c.look(ctx, intent)
 		if err != nil {
 			return err
@@ -170,7 +172,7 @@ func (s *Sink) commitDDL(ctx context.Context, holder *sinkConn, f change.Fence, 
 
 // finishDDL moves the position over a statement that runs nothing at the target.
 func (s *Sink) finishDDL(ctx context.Context, f change.Fence, d change.DDL, intent *change.Intent) error {
-	return s.holdingFence(ctx, f, func(holder, _ *sinkConn) error {
+	return s.holdingFence(ctx, f, d.Target, func(holder, _ *sinkConn) error {
 		return s.commitDDL(ctx, holder, f, d, intent)
 	})
 }
@@ -210,7 +212,7 @@ func (c *sinkConn) look(ctx context.Context, intent *change.Intent) (ddlState, e
 		return ddlRan, nil
 	}
 	have := "no table"
-	if l, err := c.layout(ctx, intent.Target); err == nil {
+	if l, err := c.table(ctx, intent.Target); err == nil {
 		have = l.Definition
 	}
 	want := "as it was before, or as the statement leaves it"
@@ -253,8 +255,7 @@ func (s *Sink) runIntent(ctx context.Context, c *sinkConn, d change.DDL, intent 
 // ddlProblem is a statement that the server refuses. Errors that pass, such as a
 // lock timeout, keep their class.
 func ddlProblem(t change.TableID, sql string, err error) error {
-	if class := change.ClassOf(classed(err)); serverCode(err) == 0 || class == change.Transient && passing(serverCode(err)) ||
-		class == change.TargetWide {
+	if !refusal(err) {
 		return err
 	}
 	return &change.Problem{
@@ -262,6 +263,12 @@ func ddlProblem(t change.TableID, sql string, err error) error {
 		Cause:  fmt.Sprintf("the target refuses the statement (%v): %s", shortError(err), sql),
 		Remedy: "run a statement at the target that has the same effect and skip this one, or resync the task",
 	}
+}
+
+// refusal reports that the server will not have this statement, now or later.
+func refusal(err error) bool {
+	class := change.ClassOf(classed(err))
+	return serverCode(err) != 0 && class != change.TargetWide && (class != change.Transient || !passing(serverCode(err)))
 }
 
 // passing reports errors of the moment, which the same statement may not meet
@@ -279,15 +286,24 @@ func passing(code uint16) bool {
 const fenceBeat = 1500 * time.Millisecond
 
 // underFence runs fn on a connection of its own while another holds the fence.
-func (s *Sink) underFence(ctx context.Context, f change.Fence, fn func(c *sinkConn) error) error {
-	return s.holdingFence(ctx, f, func(_, c *sinkConn) error { return fn(c) })
+func (s *Sink) underFence(ctx context.Context, f change.Fence, t change.TableID, fn func(c *sinkConn) error) error {
+	return s.holdingFence(ctx, f, t, func(_, c *sinkConn) error { return fn(c) })
 }
 
 // holdingFence opens two connections: holder's transaction has the shared lock on
-// the fence, c is for statements that commit by themselves. While fn uses c the
-// holder is kept from idling out; fn may use holder itself only when c is at rest,
-// as its last act. A lost holder ends fn: its fence may be gone.
-func (s *Sink) holdingFence(ctx context.Context, f change.Fence, fn func(holder, c *sinkConn) error) error {
+// the fence, c is for statements on the table that commit by themselves. While fn
+// uses c the holder is kept from idling out; fn may use holder itself only when c
+// is at rest, as its last act. A lost holder ends fn: its fence may be gone.
+//
+// The server goes on with a statement whose client is gone. So c also has a lock
+// on the table's name, which the server keeps until the statement has ended: the
+// next owner's statement on the table cannot come before it.
+func (s *Sink) holdingFence(ctx context.Context, f change.Fence, t change.TableID, fn func(holder, c *sinkConn) error) error {
+	release, err := take(ctx, s.ddl)
+	if err != nil {
+		return err
+	}
+	defer release()
 	holder, err := s.open(ctx)
 	if err != nil {
 		return err
@@ -298,6 +314,9 @@ func (s *Sink) holdingFence(ctx context.Context, f change.Fence, fn func(holder,
 		return err
 	}
 	defer c.close()
+	if err := c.lockName(ctx, s.opts.Schema, t); err != nil {
+		return err
+	}
 	c.r.src.limit = 0 // a statement on a large table may take hours
 	if err := s.begin(ctx, holder, f); err != nil {
 		return err
@@ -307,6 +326,22 @@ func (s *Sink) holdingFence(ctx context.Context, f change.Fence, fn func(holder,
 	defer cancel(nil)
 	c.during = func(run func(context.Context) error) error { return h.beatDuring(inner, cancel, run) }
 	return fn(holder, c)
+}
+
+// lockName takes the lock for statements on a table. It waits until ctx ends for
+// a session that has it.
+func (c *sinkConn) lockName(ctx context.Context, schema string, t change.TableID) error {
+	sum := sha256.Sum256([]byte(schema + "\x00" + lower(t).Schema + "\x00" + lower(t).Name))
+	name := quoteString("runnel-" + hex.EncodeToString(sum[:16]))
+	for {
+		row, err := c.queryOne(ctx, "SELECT GET_LOCK("+name+", 1)")
+		if err != nil {
+			return fmt.Errorf("lock statements on %s: %w", t, err)
+		}
+		if row[0] == "1" {
+			return nil
+		}
+	}
 }
 
 // fenceHolder keeps the transaction with the fence alive.

@@ -33,7 +33,7 @@ func (s *Sink) planDDL(ctx context.Context, f change.Fence, d change.DDL) (*chan
 		planCreate(d, intent)
 		return intent, nil
 	case d.Statement.Kind == change.AlterTable, d.Statement.Kind == change.TruncateTable:
-		err := s.underFence(ctx, f, func(c *sinkConn) error {
+		err := s.underFence(ctx, f, d.Target, func(c *sinkConn) error {
 			if d.Statement.Kind == change.TruncateTable {
 				return c.planTruncate(ctx, d, intent)
 			}
@@ -116,7 +116,7 @@ func missingTarget(t change.TableID) error {
 // planAlter runs the statement on an empty twin of the target table and, where
 // the source's table is not the same, on a twin of that.
 func (s *Sink) planAlter(ctx context.Context, c *sinkConn, d change.DDL, intent *change.Intent) error {
-	have, err := c.layout(ctx, d.Target)
+	have, err := c.table(ctx, d.Target)
 	if errors.Is(err, change.ErrNoTable) {
 		return missingTarget(d.Target)
 	}
@@ -221,7 +221,7 @@ func (c *sinkConn) alterTwin(ctx context.Context, d change.DDL, twin change.Tabl
 	if err != nil {
 		return nil, ddlProblem(d.Target, d.Statement.SQL, err)
 	}
-	return c.layout(ctx, twin)
+	return c.table(ctx, twin)
 }
 
 // copyEmpty makes a table like another, without rows.
@@ -248,9 +248,9 @@ func (c *sinkConn) statementSession(ctx context.Context, mode, schema string) er
 	if mode == "" {
 		mode = lenientMode
 	}
-	set := ", innodb_strict_mode=0"
+	set := ""
 	if c.info.mariadb {
-		set += ", system_versioning_alter_history=KEEP"
+		set = ", innodb_strict_mode=0, system_versioning_alter_history=KEEP"
 	}
 	set += "; USE " + quoteName(schema)
 	for {
@@ -287,7 +287,7 @@ func (c *sinkConn) rowSession(ctx context.Context) error {
 // fingerprint identifies a table's whole definition: columns, keys, all indexes,
 // defaults and options; "" when there is no such table.
 func (c *sinkConn) fingerprint(ctx context.Context, t change.TableID) (string, error) {
-	l, err := c.layout(ctx, t)
+	l, err := c.table(ctx, t)
 	if errors.Is(err, change.ErrNoTable) {
 		return "", nil
 	}

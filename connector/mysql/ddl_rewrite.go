@@ -23,8 +23,9 @@ type edit struct {
 
 // rewrite is the statement (ALTER TABLE, CREATE INDEX, DROP INDEX) with the table
 // it changes replaced by another. A foreign key to itself follows. Where the
-// server can say so, dropping a foreign key that is not there is no error: the
-// target may have been made without it.
+// server can say so, a foreign key that is not there to drop, or there already, is
+// no error: the target may have been made without it, and what a definition is
+// compared by leaves foreign keys out, so that such a statement may run twice.
 func rewrite(d change.DDL, to change.TableID, mariadb bool) (string, error) {
 	sql := d.Statement.SQL
 	kind, names := statementNames(sql, d.Statement.DefaultSchema, d.Statement.SQLMode)
@@ -47,22 +48,29 @@ func rewrite(d change.DDL, to change.TableID, mariadb bool) (string, error) {
 		}
 	}
 	if mariadb {
-		edits = append(edits, dropsIfExists(toks)...)
+		edits = append(edits, constraintsIfExist(toks)...)
 	}
 	return applyEdits(sql, edits), nil
 }
 
-// dropsIfExists puts IF EXISTS behind DROP FOREIGN KEY and DROP CONSTRAINT.
-func dropsIfExists(toks []token) []edit {
+// constraintsIfExist makes dropping a constraint that is not there, and adding a
+// foreign key that is there, no error.
+func constraintsIfExist(toks []token) []edit {
 	var out []edit
 	p := parser{toks: toks}
-	for ; p.peek().kind != tokenEnd; p.skip() {
-		if !p.eat("DROP") {
+	for p.peek().kind != tokenEnd {
+		text := ""
+		switch {
+		case p.eatAll("DROP", "FOREIGN", "KEY"), p.eatAll("DROP", "CONSTRAINT"):
+			text = " IF EXISTS"
+		case p.eatAll("FOREIGN", "KEY"):
+			text = " IF NOT EXISTS"
+		default:
+			p.skip()
 			continue
 		}
-		if (p.eatAll("FOREIGN", "KEY") || p.eat("CONSTRAINT")) && !p.peek().is("IF") {
-			behind := toks[p.at-1].end
-			out = append(out, edit{behind, behind, " IF EXISTS"})
+		if behind := toks[p.at-1].end; !p.peek().is("IF") {
+			out = append(out, edit{behind, behind, text})
 		}
 	}
 	return out

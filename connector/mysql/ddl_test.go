@@ -330,7 +330,7 @@ func TestLongStatementKeepsTheFence(t *testing.T) {
 	claimed := make(chan error, 1)
 	newer := x.fence
 	newer.Epoch = 2
-	err := x.sink.underFence(ctx, x.fence, func(c *sinkConn) error {
+	err := x.sink.underFence(ctx, x.fence, change.TableID{}, func(c *sinkConn) error {
 		go func() { claimed <- x.sink.Claim(ctx, newer) }()
 		err := c.runLong(ctx, "DO SLEEP(6.5)")
 		select {
@@ -346,7 +346,7 @@ func TestLongStatementKeepsTheFence(t *testing.T) {
 	if err := <-claimed; err != nil {
 		t.Fatal(err)
 	}
-	if err := x.sink.underFence(ctx, x.fence, func(*sinkConn) error { return nil }); !errors.Is(err, change.ErrDeposed) {
+	if err := x.sink.underFence(ctx, x.fence, change.TableID{}, func(*sinkConn) error { return nil }); !errors.Is(err, change.ErrDeposed) {
 		t.Errorf("got %v, want ErrDeposed", err)
 	}
 }
@@ -356,7 +356,7 @@ func TestLostFenceEndsTheStatement(t *testing.T) {
 	x := newPairs(t)
 	ctx, cancel := context.WithCancel(testContext(t))
 	defer cancel()
-	err := x.sink.holdingFence(ctx, x.fence, func(holder, c *sinkConn) error {
+	err := x.sink.holdingFence(ctx, x.fence, change.TableID{}, func(holder, c *sinkConn) error {
 		if err := x.db.Exec(ctx, fmt.Sprint("KILL ", holder.c.GetConnectionID())); err != nil {
 			return err
 		}
@@ -364,6 +364,70 @@ func TestLostFenceEndsTheStatement(t *testing.T) {
 	})
 	if err == nil || !strings.Contains(err.Error(), "fence") {
 		t.Errorf("got %v, want the loss of the fence", err)
+	}
+}
+
+// A statement whose client died may still run. The next owner's comes after it,
+// even when that owner has claimed: the name lock lives as long as the session.
+func TestStatementWaitsForOneWithoutAClient(t *testing.T) {
+	x := newPairs(t)
+	p := newPair(t, x, "late", "(id INT PRIMARY KEY)")
+	ctx := testContext(t)
+	old, err := x.sink.open(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.close()
+	if err := old.lockName(ctx, "runnel", change.TableID{Schema: "T", Name: "late"}); err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithCancel(ctx)
+	result := make(chan error, 1)
+	d := p.ddl(change.TruncateTable, "TRUNCATE late")
+	go func() {
+		_, err := x.sink.ApplyDDL(short, x.fence, d)
+		result <- err
+	}()
+	for waiting := false; !waiting; {
+		select {
+		case err := <-result:
+			t.Fatalf("got %v while an older statement may run, want to wait", err)
+		default:
+		}
+		waiting = x.one(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE state='User lock'") != "0"
+	}
+	cancel()
+	if err := <-result; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the wait to end with its context", err)
+	}
+	old.close()
+	if _, err := x.sink.ApplyDDL(ctx, x.fence, d); err != nil {
+		t.Error(err)
+	}
+}
+
+// Foreign keys are not part of what tells whether a statement ran: it runs twice.
+func TestForeignKeyStatementsRunTwice(t *testing.T) {
+	x := newPairs(t)
+	p := newPair(t, x, "fk", "(id INT PRIMARY KEY, x INT, KEY (x))")
+	stop := errors.New("stop here")
+	for _, sql := range []string{
+		"ALTER TABLE fk ADD CONSTRAINT c1 FOREIGN KEY (x) REFERENCES nowhere (id)",
+		"ALTER TABLE fk DROP FOREIGN KEY c1",
+	} {
+		d := p.ddl(change.AlterTable, sql)
+		restore := fault.Set(ddlRunAfter, func() error { return change.WithClass(change.PermanentTask, stop) })
+		_, err := x.sink.ApplyDDL(testContext(t), x.fence, d)
+		restore()
+		if !errors.Is(err, stop) {
+			t.Fatalf("got %v, want to be stopped", err)
+		}
+		if _, err := p.bring(t, d); err != nil {
+			t.Errorf("%s again: %v", sql, err)
+		}
+		if got, want := strings.Count(x.definition(t, "fk"), "FOREIGN KEY"), strings.Count(sql, "ADD"); got != want {
+			t.Errorf("%s: got %d foreign keys, want %d", sql, got, want)
+		}
 	}
 }
 

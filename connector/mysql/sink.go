@@ -58,6 +58,8 @@ type Sink struct {
 	apply   chan struct{} // a token for each Apply transaction
 	load    chan struct{} // a token for each LoadChunk transaction
 	control chan struct{} // a token for everything else that keeps to the pool
+	ddl     chan struct{} // a token for two connections under one fence
+	fresh   chan struct{} // a token for a new connection that is used once
 
 	pool struct {
 		sync.Mutex
@@ -66,8 +68,18 @@ type Sink struct {
 	}
 }
 
-// controlConnections bounds the connections for everything but rows.
+// controlConnections bounds the connections for each use other than rows.
 const controlConnections = 4
+
+// take waits for a token; release gives it back.
+func take(ctx context.Context, tokens chan struct{}) (release func(), err error) {
+	select {
+	case tokens <- struct{}{}:
+		return func() { <-tokens }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for a connection: %w", context.Cause(ctx))
+	}
+}
 
 // NewSink makes a sink. It connects to nothing: an unreachable target shows in
 // Check and in the first call that needs it.
@@ -84,6 +96,8 @@ func NewSink(cfg Config, opts SinkOptions) (*Sink, error) {
 		apply:   make(chan struct{}, opts.Connections),
 		load:    make(chan struct{}, opts.CopyConnections),
 		control: make(chan struct{}, controlConnections),
+		ddl:     make(chan struct{}, controlConnections),
+		fresh:   make(chan struct{}, controlConnections),
 	}, nil
 }
 

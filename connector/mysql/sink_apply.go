@@ -206,10 +206,11 @@ func (g *group) write(i int, alone bool) error {
 		if err != nil {
 			return err
 		}
-		w := rowWriter{t: t, sc: g.sc, batch: i, alone: alone, row: -1}
+		w := newRowWriter(t, g.sc, i, alone)
 		if err := w.writeChanges(b.Changes); err != nil {
 			return err
 		}
+		w.done()
 	}
 	sql := g.s.moveCheckpoint(g.f, b.Key, b.Expected, b.New)
 	return g.sc.add([]byte(sql), piece{batch: i, row: -1, checkpoint: true})
@@ -265,6 +266,13 @@ func blame(pc piece, err error) error {
 	return err
 }
 
+// maxLockWaits is how many batches of one transaction may wait for a lock in vain:
+// each takes a second, for which the others' rows stay locked.
+const maxLockWaits = 3
+
+var errLocksElsewhere = change.WithClass(change.Transient,
+	errors.New("not tried: other tables of the transaction were locked for too long"))
+
 // applyApart does one transaction in which each batch stands behind a savepoint:
 // a refused one is taken back alone and gets its outcome, the others commit.
 func (g *group) applyApart(ctx context.Context) error {
@@ -273,7 +281,12 @@ func (g *group) applyApart(ctx context.Context) error {
 	}
 	var good []int
 	refused := map[int]error{}
+	waits := 0
 	for _, i := range g.left {
+		if waits == maxLockWaits {
+			refused[i] = errLocksElsewhere
+			continue
+		}
 		err := g.applyOne(ctx, i, false)
 		if err != nil && change.ClassOf(classed(err)) == change.PermanentRow && rowIndex(err) < 0 {
 			// Row by row shows which one it is. If all pass, the refusal lay in how
@@ -288,6 +301,9 @@ func (g *group) applyApart(ctx context.Context) error {
 			return err
 		default:
 			refused[i] = err
+			if serverCode(err) == codeLockTimeout {
+				waits++
+			}
 		}
 	}
 	if len(good) == 0 {

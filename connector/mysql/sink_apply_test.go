@@ -172,6 +172,41 @@ func TestLockedTableHarmsNoOther(t *testing.T) {
 	x.mustApply(t, batches[1])
 }
 
+// However many tables are locked, the others wait for a bounded time only.
+func TestManyLockedTablesAreNotAllTried(t *testing.T) {
+	x := newTarget(t, testdb.MariaDBOptions{}, SinkOptions{})
+	var batches []change.Batch
+	var locks []string
+	for i := range maxLockWaits + 3 {
+		name := fmt.Sprint("l", i)
+		batches = append(batches, x.batch(name, x.table(t, name, "(id INT PRIMARY KEY)"), 0, 1, insert(num(1))))
+		if i > 0 {
+			locks = append(locks, "t."+name+" WRITE")
+		}
+	}
+	ctx := testContext(t)
+	holder, err := x.sink.open(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.close()
+	if _, err := holder.run(ctx, []byte("LOCK TABLES "+strings.Join(locks, ", ")), nil); err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for i, r := range x.apply(t, batches...) {
+		if (r.Err == nil) != (i == 0) || r.Err != nil && change.ClassOf(r.Err) != change.Transient {
+			t.Errorf("batch %d: got %v, want only the first to be applied and the others transient", i, r.Err)
+		}
+		if serverCode(r.Err) == codeLockTimeout {
+			tried++
+		}
+	}
+	if tried != maxLockWaits {
+		t.Errorf("got %d batches that waited for a lock, want %d", tried, maxLockWaits)
+	}
+}
+
 // Deadlocks and lost connections are repeated as a whole; when they go on, the
 // error is transient and nothing was written.
 func TestLostTransactionsAreRepeated(t *testing.T) {

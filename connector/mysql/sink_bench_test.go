@@ -111,10 +111,11 @@ func BenchmarkScript(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		w := rowWriter{t: t, sc: &sc, row: -1}
+		w := newRowWriter(t, &sc, 0, false)
 		if err := w.writeChanges(batch.Changes); err != nil {
 			b.Fatal(err)
 		}
+		w.done()
 	}
 	b.ReportMetric(1000*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 }

@@ -121,7 +121,8 @@ func (g *group) writeChunk(ch *change.ChunkLoad, alone bool) error {
 	if err != nil {
 		return err
 	}
-	w := rowWriter{t: t, sc: g.sc, alone: alone, row: -1}
+	w := newRowWriter(t, g.sc, 0, alone)
+	defer w.done()
 	return w.writeRows(ch.Rows)
 }
 

@@ -30,10 +30,11 @@ const (
 
 // targetInfo is what a session learned about its server.
 type targetInfo struct {
-	version   string
-	mariadb   bool
-	maxPacket int  // max_allowed_packet, bytes
-	foldNames bool // table names are stored or compared in lower case
+	version    string
+	mariadb    bool
+	maxPacket  int  // max_allowed_packet, bytes
+	foldNames  bool // table names compare in lower case
+	lowerNames bool // and are stored so
 }
 
 // sinkConn is a session that is set up for writing. One goroutine uses it.
@@ -98,7 +99,7 @@ func (c *sinkConn) setUp(ctx context.Context) error {
 	if c.info.maxPacket, err = strconv.Atoi(got[0]); err != nil {
 		return fmt.Errorf("read max_allowed_packet: %w", err)
 	}
-	c.info.foldNames = got[1] != "0"
+	c.info.foldNames, c.info.lowerNames = got[1] != "0", got[1] == "1"
 	set := "SET NAMES utf8mb4, time_zone='+00:00', sql_mode='" + sinkMode + "', foreign_key_checks=0, unique_checks=1," +
 		" innodb_lock_wait_timeout=1, lock_wait_timeout=1, autocommit=1, sql_safe_updates=0, sql_big_selects=1," +
 		" sql_quote_show_create=1, net_read_timeout=15"
@@ -146,6 +147,19 @@ func (c *sinkConn) run(ctx context.Context, sql []byte, each func(i int, a answe
 		c.lost = true
 	}
 	return done, err
+}
+
+// table reads a layout by the name that a target has, which the server may store
+// in lower case.
+func (c *sinkConn) table(ctx context.Context, t change.TableID) (*change.Layout, error) {
+	if c.info.lowerNames {
+		t = lower(t)
+	}
+	return c.layout(ctx, t)
+}
+
+func lower(t change.TableID) change.TableID {
+	return change.TableID{Schema: strings.ToLower(t.Schema), Name: strings.ToLower(t.Name)}
 }
 
 // runLong runs one statement that may take long.

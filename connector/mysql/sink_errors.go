@@ -18,6 +18,7 @@ const (
 	codeLockTimeout    = 1205
 	codeDeadlock       = 1213
 	codeBadVariable    = 1231
+	codeVersioned      = 4137 // MariaDB: no TRUNCATE of a table with system versioning
 )
 
 // codeClass says what each server error means for the sink. Errors that are not
@@ -103,12 +104,12 @@ func classed(err error) error {
 	if errors.As(err, &ce) {
 		return err
 	}
-	if class, ok := codeClass[serverCode(err)]; ok {
-		return change.WithClass(class, err)
-	}
 	var p *change.Problem
 	if errors.As(err, &p) {
 		return change.WithClass(change.PermanentTask, err)
+	}
+	if class, ok := codeClass[serverCode(err)]; ok {
+		return change.WithClass(class, err)
 	}
 	return change.WithClass(change.Transient, err)
 }

@@ -161,6 +161,11 @@ func (s *Sink) patiently(ctx context.Context, fn func(c *sinkConn) error) error 
 
 // once runs fn on a connection of its own.
 func (s *Sink) once(ctx context.Context, fn func(c *sinkConn) error) error {
+	release, err := take(ctx, s.fresh)
+	if err != nil {
+		return err
+	}
+	defer release()
 	c, err := s.open(ctx)
 	if err != nil {
 		return err

@@ -81,6 +81,10 @@ func typeText(c *change.Column) string {
 			return strings.TrimSpace(c.Base + " " + strings.TrimSpace(attributes))
 		}
 		return c.Base
+	case "json": // MySQL's own type; MariaDB's word for LONGTEXT
+		return "longtext"
+	case "geomcollection":
+		return "geometrycollection"
 	}
 	return c.Type
 }

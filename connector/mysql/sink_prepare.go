@@ -27,9 +27,6 @@ func (s *Sink) Prepare(ctx context.Context, f change.Fence, t change.TaskTarget)
 }
 
 func (s *Sink) prepare(ctx context.Context, f change.Fence, t change.TaskTarget) error {
-	if len(t.Layout.Key) == 0 {
-		return change.WithClass(change.PermanentTask, fmt.Errorf("%s: %w", t.Layout.Table, change.ErrNoKey))
-	}
 	if _, err := newTableWriter(t.Layout, t.Target, true); err != nil {
 		return err
 	}
@@ -84,7 +81,7 @@ func (s *Sink) storeLayout(incarnation string, layout []byte) string {
 // of the layout cannot go there.
 func (s *Sink) fits(ctx context.Context, t change.TaskTarget) (there bool, err error) {
 	err = s.with(ctx, func(c *sinkConn) error {
-		have, err := c.layout(ctx, t.Target)
+		have, err := c.table(ctx, t.Target)
 		if errors.Is(err, change.ErrNoTable) {
 			return nil
 		}
@@ -106,19 +103,23 @@ func (s *Sink) fits(ctx context.Context, t change.TaskTarget) (there bool, err e
 // empty removes the rows of an earlier life. A table to which this incarnation has
 // a checkpoint holds rows of its own and is left as it is.
 func (s *Sink) empty(ctx context.Context, f change.Fence, t change.TaskTarget) error {
-	return s.underFence(ctx, f, func(c *sinkConn) error {
+	return s.underFence(ctx, f, t.Target, func(c *sinkConn) error {
 		a, err := c.queryAll(ctx, "SELECT 1 FROM "+s.tables.checkpoint+" WHERE incarnation="+quoteString(t.Incarnation))
 		if err != nil || len(a.rows) > 0 {
 			return err
 		}
-		return c.runLong(ctx, "TRUNCATE TABLE "+quoteTable(t.Target))
+		err = c.runLong(ctx, "TRUNCATE TABLE "+quoteTable(t.Target))
+		if serverCode(err) == codeVersioned {
+			err = c.runLong(ctx, "DELETE FROM "+quoteTable(t.Target))
+		}
+		return err
 	})
 }
 
 // ownerKey is the table's name as this server tells tables apart.
 func (c *sinkConn) ownerKey(t change.TableID) string {
 	if c.info.foldNames {
-		t = change.TableID{Schema: strings.ToLower(t.Schema), Name: strings.ToLower(t.Name)}
+		t = lower(t)
 	}
 	return "target_schema=" + quoteString(t.Schema) + ", target_name=" + quoteString(t.Name)
 }
@@ -157,7 +158,7 @@ func (s *Sink) createTable(ctx context.Context, f change.Fence, t change.TaskTar
 		return change.WithClass(change.PermanentTask, fmt.Errorf("create table from %q: %w", t.Layout.Definition, err))
 	}
 	d = d.portable()
-	return s.underFence(ctx, f, func(c *sinkConn) error {
+	return s.underFence(ctx, f, t.Target, func(c *sinkConn) error {
 		if err := c.createSchema(ctx, t.Target.Schema); err != nil {
 			return err
 		}
@@ -202,18 +203,23 @@ func (c *sinkConn) exists(ctx context.Context, t change.TableID) (bool, error) {
 // createLike runs a definition of another server: what it may have, not what this
 // server's modes allow today, is taken.
 func (c *sinkConn) createLike(ctx context.Context, t change.TableID, d definition) error {
-	mode := lenientMode
-	if c.info.mariadb {
-		mode += ",IGNORE_BAD_TABLE_OPTIONS" // options of the engine that was replaced
+	set := "SET sql_mode='" + lenientMode + "'"
+	if c.info.mariadb { // options of the engine that was replaced are left out
+		set = "SET sql_mode='" + lenientMode + ",IGNORE_BAD_TABLE_OPTIONS', innodb_strict_mode=0"
 	}
 	sql := d.create(quoteTable(t))
-	if _, err := c.run(ctx, []byte("SET sql_mode='"+mode+"', innodb_strict_mode=0; USE "+quoteName(t.Schema)), nil); err != nil {
+	if _, err := c.run(ctx, []byte(set+"; USE "+quoteName(t.Schema)), nil); err != nil {
 		return err
 	}
-	if err := c.runLong(ctx, sql); err != nil {
-		return fmt.Errorf("run %s: %w", sql, err)
+	err := c.runLong(ctx, sql)
+	if err == nil || serverCode(err) == codeTableExists || !refusal(err) {
+		return err
 	}
-	return nil
+	return &problemError{&change.Problem{
+		Code: "create-refused", Subject: "target table " + t.String(),
+		Cause:  fmt.Sprintf("the target refuses to create it (%v): %s", shortError(err), sql),
+		Remedy: "create the table at the target by hand, with the same columns and key, and retry",
+	}, err}
 }
 
 // transact runs fn within a transaction under the fence. fn may run several times

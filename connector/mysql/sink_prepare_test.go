@@ -150,6 +150,70 @@ func TestEmptyTableStartsWithoutRows(t *testing.T) {
 	}
 }
 
+// A table with system versioning takes no TRUNCATE.
+func TestEmptyVersionedTable(t *testing.T) {
+	x := newPairs(t)
+	x.exec(t, "CREATE TABLE src.v (id INT PRIMARY KEY) WITH SYSTEM VERSIONING", "CREATE DATABASE `new``schema`",
+		"CREATE TABLE `new``schema`.v (id INT PRIMARY KEY) WITH SYSTEM VERSIONING", "INSERT INTO `new``schema`.v VALUES (1)")
+	l, err := x.readLayout(t, change.TableID{Schema: "src", Name: "v"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := x.task("v", l)
+	task.Existing = change.EmptyTable
+	if err := x.sink.Prepare(testContext(t), x.fence, task); err != nil {
+		t.Fatal(err)
+	}
+	if got := x.one(t, "SELECT COUNT(*) FROM `new``schema`.v"); got != "0" {
+		t.Errorf("got %s rows, want none", got)
+	}
+}
+
+// A server that folds names has one table for all spellings.
+func TestFoldedNames(t *testing.T) {
+	x := newTarget(t, testdb.MariaDBOptions{ExtraArgs: []string{"--lower-case-table-names=1"}}, SinkOptions{})
+	x.exec(t, "CREATE DATABASE src", "CREATE TABLE src.s (Id INT PRIMARY KEY, V INT)")
+	l, err := x.readLayout(t, change.TableID{Schema: "src", Name: "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := change.TaskTarget{Incarnation: "Inc", Target: change.TableID{Schema: "T", Name: "MyTable"}, Layout: l, At: pos(0)}
+	for range 2 {
+		if err := x.sink.Prepare(testContext(t), x.fence, task); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second := task
+	second.Incarnation, second.Target = "Inc2", change.TableID{Schema: "t", Name: "mytable"}
+	if err := x.sink.Prepare(testContext(t), x.fence, second); !errors.Is(err, change.ErrOwnedElsewhere) {
+		t.Errorf("got %v for another spelling, want ErrOwnedElsewhere", err)
+	}
+	d := change.DDL{Key: change.CheckpointKey{Incarnation: "Inc"}, Target: task.Target, Layout: l, Source: l.Table, Expected: pos(0), Group: pos(1),
+		Statement: &change.Statement{Kind: change.AlterTable, DefaultSchema: "SRC", SQL: "ALTER TABLE S ADD W INT"}}
+	after, err := x.sink.ApplyDDL(testContext(t), x.fence, d)
+	if err != nil || len(after.Columns) != 3 {
+		t.Fatalf("got %+v (%v), want three columns", after, err)
+	}
+}
+
+// A definition that only another product knows is shown, not tried for ever.
+func TestForeignDefinitionIsRefused(t *testing.T) {
+	x := newTarget(t, testdb.MariaDBOptions{}, SinkOptions{})
+	l := &change.Layout{Table: change.TableID{Schema: "src", Name: "a"}, Columns: []change.Column{{Name: "id", Type: "int", Base: "int"}}, Key: []int{0},
+		Definition: "CREATE TABLE `a` (\n  `id` int NOT NULL,\n  PRIMARY KEY (`id`)\n) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_no_such_ci"}
+	err := x.sink.Prepare(testContext(t), x.fence, change.TaskTarget{Incarnation: "i", Target: change.TableID{Schema: "t", Name: "a"}, Layout: l, At: pos(0)})
+	var p *change.Problem
+	if !errors.As(err, &p) || p.Code != "create-refused" || change.ClassOf(err) != change.PermanentTask || !strings.Contains(p.Cause, "utf8mb4_no_such_ci") {
+		t.Errorf("got %v of class %s, want the Problem create-refused with the statement", err, change.ClassOf(err))
+	}
+	for _, bad := range []*change.Layout{nil, {Table: l.Table}, {Table: l.Table, Key: []int{0}, Columns: l.Columns}} {
+		task := change.TaskTarget{Incarnation: "i", Target: change.TableID{Schema: "t", Name: "b"}, Layout: bad}
+		if err := x.sink.Prepare(testContext(t), x.fence, task); change.ClassOf(err) != change.PermanentTask {
+			t.Errorf("layout %+v: got %v of class %s, want permanent-task", bad, err, change.ClassOf(err))
+		}
+	}
+}
+
 func TestAdoptTakesFenceAndTables(t *testing.T) {
 	x := newPairs(t)
 	x.exec(t, "CREATE TABLE src.a (id INT PRIMARY KEY)")

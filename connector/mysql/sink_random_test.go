@@ -191,7 +191,7 @@ func scriptOf(t *testing.T, l *change.Layout, changes ...change.Change) []string
 	}
 	var sc script
 	sc.reset(1 << 24)
-	rw := rowWriter{t: w, sc: &sc, row: -1}
+	rw := newRowWriter(w, &sc, 0, false)
 	if err := rw.writeChanges(changes); err != nil {
 		t.Fatal(err)
 	}

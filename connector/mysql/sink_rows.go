@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"fmt"
+	"unsafe"
 
 	"github.com/runnel-dev/runnel/change"
 )
@@ -110,15 +111,18 @@ type finalState struct {
 func (w *rowWriter) writeCoalesced(changes []change.Change) error {
 	states := make([]finalState, 0, len(changes))
 	index := make(map[string]int, len(changes))
-	var buf []byte
+	keys := make([]byte, 0, 16*len(changes)) // what the map's strings are made of
 	set := func(row []change.Value, st finalState) {
-		buf = w.key(buf[:0], row)
-		at, seen := index[string(buf)]
+		from := len(keys)
+		keys = w.key(keys, row)
+		key := unsafe.String(unsafe.SliceData(keys[from:]), len(keys)-from) // never written again while it is in the map
+		at, seen := index[key]
 		if !seen {
-			index[string(buf)] = len(states)
+			index[key] = len(states)
 			states = append(states, st)
 			return
 		}
+		keys = keys[:from]
 		if old := &states[at]; !st.gone && !old.gone {
 			st.row = fill(st.row, old.row)
 		}

@@ -28,6 +28,8 @@ type piece struct {
 type script struct {
 	maxBytes int // the server's limit for one statement
 	packets  []packet
+
+	statement, item []byte // a row writer's buffers, between two writers
 }
 
 type packet struct {
@@ -90,6 +92,19 @@ type rowWriter struct {
 	row   int // the change that the open statement is about
 	sql   []byte
 	spare []byte
+}
+
+func newRowWriter(t *tableWriter, sc *script, batch int, alone bool) *rowWriter {
+	w := &rowWriter{t: t, sc: sc, batch: batch, alone: alone, row: -1, sql: sc.statement, spare: sc.item}
+	sc.statement, sc.item = nil, nil
+	return w
+}
+
+// done leaves the buffers for the next writer. A writer that failed may keep them.
+func (w *rowWriter) done() {
+	if cap(w.sql)+cap(w.spare) <= 4*statementBytes {
+		w.sc.statement, w.sc.item = w.sql[:0], w.spare[:0]
+	}
 }
 
 type opKind uint8

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
-	osexec "os/exec"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -181,7 +181,7 @@ func TestSuiteCatchesBrokenSinks(t *testing.T) {
 		"": "OldEpochIsDeposed", "epoch": "OldEpochIsDeposed", "outcome": "LostCommit", "expected": "CheckpointIsCompared",
 		"together": "BadBatchIsLeftOut", "plain-read": "ResolveWaits", "chunk": "ChunksLoadOnce", "layout": "StatementsMoveTheLayout",
 	} {
-		cmd := osexec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBrokenSink$/^"+part)
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBrokenSink$/^"+part)
 		cmd.Env = append(os.Environ(), brokenEnv+"="+breaks+".")
 		out, err := cmd.CombinedOutput()
 		if failed := err != nil; failed != (breaks != "") || failed && !bytes.Contains(out, []byte("--- FAIL: TestBrokenSink/"+part)) {

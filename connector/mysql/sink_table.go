@@ -25,6 +25,9 @@ type tableWriter struct {
 
 func newTableWriter(l *change.Layout, target change.TableID, mariadb bool) (*tableWriter, error) {
 	t := &tableWriter{layout: l, name: quoteTable(target)}
+	if l == nil {
+		return nil, change.WithClass(change.PermanentTask, fmt.Errorf("write to %s: the layout of the rows is missing", target))
+	}
 	if len(l.Key) == 0 {
 		return nil, change.WithClass(change.PermanentTask, fmt.Errorf("write to %s: %w", target, change.ErrNoKey))
 	}

@@ -106,7 +106,7 @@ func TestValuesAreStoredExactly(t *testing.T) {
 		}
 		var sc script
 		sc.reset(1 << 24)
-		rw := rowWriter{t: w, sc: &sc, row: -1}
+		rw := newRowWriter(w, &sc, 0, false)
 		if err := rw.writeChanges([]change.Change{insert(num(1), tc.value), update(row(num(1), tc.value), row(num(2), tc.value))}); err != nil {
 			t.Fatalf("%s: %v", tc.typ, err)
 		}
@@ -161,7 +161,7 @@ func TestKeysFindTheirRows(t *testing.T) {
 			}
 			var sc script
 			sc.reset(1 << 24)
-			rw := rowWriter{t: w, sc: &sc, row: -1}
+			rw := newRowWriter(w, &sc, 0, false)
 			err = rw.writeOrdered([]change.Change{insert(num(7), tc.value), remove(num(7), tc.value)})
 			if err == nil {
 				err = rw.flush()
