@@ -223,6 +223,20 @@ func (p *plan) row(im *image, rows []byte, at int, out []change.Value, a *change
 			}
 			continue
 		}
+		if n := int(s.width); s.prefix == 0 && n <= len(b) && i < len(out) { // most columns
+			switch s.verb {
+			case verbInt:
+				out[i].Kind, out[i].Num = change.Int, uint64(signedLE(b[:n]))
+			case verbUint:
+				out[i].Kind, out[i].Num = change.Uint, unsignedLE(b[:n])
+			default:
+				if err := s.value(&out[i], b[:n:n], a); err != nil {
+					return 0, p.fault(i, err)
+				}
+			}
+			b = b[n:]
+			continue
+		}
 		n, err := s.size(b)
 		if err != nil || n > len(b) {
 			return 0, p.short(i)

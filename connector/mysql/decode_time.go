@@ -186,20 +186,31 @@ func appendClock(dst []byte, hour, minute, second, micro uint64, digits uint8) [
 	return appendPadded(append(dst, '.'), micro/powersOfTen[6-digits], int(digits))
 }
 
+// pairs are the two-digit numbers: one look-up prints two digits.
+const pairs = "00010203040506070809" + "10111213141516171819" + "20212223242526272829" + "30313233343536373839" +
+	"40414243444546474849" + "50515253545556575859" + "60616263646566676869" + "70717273747576777879" +
+	"80818283848586878889" + "90919293949596979899"
+
 func appendTwo(dst []byte, n uint64) []byte {
-	n %= 100
-	return append(dst, byte('0'+n/10), byte('0'+n%10))
+	n = n % 100 * 2
+	return append(dst, pairs[n], pairs[n+1])
 }
 
-// appendPadded prints n in exactly width digits.
+// appendPadded prints n in exactly width digits, at most nine.
 func appendPadded(dst []byte, n uint64, width int) []byte {
+	const nine = "000000000"
 	at := len(dst)
-	for range width {
-		dst = append(dst, '0')
+	dst = append(dst, nine[:width]...)
+	digits := dst[at:]
+	i, m := width, uint32(n)
+	for ; i >= 2; i -= 2 {
+		q := m / 100
+		r := (m - q*100) * 2
+		digits[i-1], digits[i-2] = pairs[r+1], pairs[r]
+		m = q
 	}
-	for i := at + width - 1; i >= at; i-- {
-		dst[i] = byte('0' + n%10)
-		n /= 10
+	if i == 1 {
+		digits[0] = byte('0' + m%10)
 	}
 	return dst
 }

@@ -43,9 +43,10 @@ type assembler struct {
 	tables  map[uint64]*tableMap
 	fresh   map[change.TableID]bool // created in front of us, wanted by pattern
 	cur     *draft
+	spare   *draft            // empty, to use again
 	held    map[string]*draft // XA prepared, by xid
 	heldMem int
-	guess   int // bytes of the last group, to size the next one's memory
+	guess   extent // of the last group, to size the next one's memory
 
 	text []byte // scratch
 	now  func() time.Time
@@ -85,9 +86,6 @@ func (a *assembler) event(raw []byte) (d delivery, err error) {
 		return d, a.damaged(err)
 	}
 	if e.artificial() {
-		if e.kind == evHeartbeat || e.kind == evHeartbeatV2 {
-			return a.heartbeat(&e), nil
-		}
 		return d, a.artificial(&e, raw)
 	}
 	before := a.pos
@@ -244,16 +242,24 @@ func (a *assembler) position(offset uint64, gtid string) change.Position {
 	if offset > maxDumpOffset {
 		at = a.safe // the order says where we are, the token where reading can start
 	}
+	p := a.order(offset)
+	a.text = append(a.appendPlace(a.text[:0], at.offset), at.gtid...)
+	p.Token = string(a.text)
+	return p
+}
+
+// order is a position without its token.
+func (a *assembler) order(offset uint64) change.Position {
 	p := change.Position{History: a.server.history}
 	binary.BigEndian.PutUint64(p.Order[:], a.fileNo)
 	binary.BigEndian.PutUint64(p.Order[8:], offset)
-	a.text = append(a.text[:0], a.file...)
-	a.text = append(a.text, ':')
-	a.text = strconv.AppendUint(a.text, at.offset, 10)
-	a.text = append(a.text, ':')
-	a.text = append(a.text, at.gtid...)
-	p.Token = string(a.text)
 	return p
+}
+
+// appendPlace writes the token up to the GTID.
+func (a *assembler) appendPlace(dst []byte, offset uint64) []byte {
+	dst = append(append(dst, a.file...), ':')
+	return append(strconv.AppendUint(dst, offset, 10), ':')
 }
 
 // startAt is the position of a group that begins at offset.
@@ -296,7 +302,12 @@ func (a *assembler) newDraft(before uint64) *draft {
 	if len(a.tables) > 1<<16 { // maps are sent again in each group
 		clear(a.tables)
 	}
-	return &draft{start: a.startAt(before), generation: a.filter.Generation(), guess: a.guess}
+	d := a.spare
+	if a.spare = nil; d == nil {
+		d = new(draft)
+	}
+	d.start, d.generation, d.guess = a.startAt(before), a.filter.Generation(), a.guess
+	return d
 }
 
 // commit ends the current draft at e and delivers it.
@@ -311,11 +322,7 @@ func (a *assembler) commit(e *event) (delivery, error) {
 
 // deliver makes the group of a draft that ends at e.
 func (a *assembler) deliver(d *draft, e *event) delivery {
-	if d.groupStart.gtid.seq != 0 {
-		a.text = d.groupStart.gtid.append(a.text[:0])
-		a.last = string(a.text)
-	}
-	end := a.position(a.pos, a.last)
+	end := a.endAt(d.gtid)
 	if a.pos <= maxDumpOffset {
 		a.safe = place{a.pos, a.last}
 	}
@@ -323,32 +330,35 @@ func (a *assembler) deliver(d *draft, e *event) delivery {
 	if d.own && !a.options.RelayOwn {
 		d.events, d.size = nil, 0
 	}
-	a.guess = d.used
-	open := a.openFrom()
-	if !open.IsZero() {
-		end.Token += openMark + open.Token
-	}
+	a.guess = extent{d.used, len(d.events)}
+	generation, skipped := d.generation, d.skipped
 	g := &change.Group{
-		Start: d.start, End: end, OpenFrom: open,
+		Start: d.start, End: end, OpenFrom: a.openFrom(),
 		CommitTime: time.Unix(int64(e.timestamp), 0), ReadTime: a.now(),
 		Events: d.events, SizeBytes: d.size, Own: d.own,
 	}
-	return delivery{group: g, generation: d.generation, skipped: d.skipped}
+	*d = draft{}
+	a.spare = d
+	return delivery{group: g, generation: generation, skipped: skipped}
 }
 
-// heartbeat makes an empty group of a server that has nothing to send: whoever
-// waits for the end of the log gets there, also when it ends with events that
-// belong to no group.
-func (a *assembler) heartbeat(e *event) delivery {
-	at := uint64(e.logPos)
-	if a.cur != nil || at < a.pos || a.pos > maxDumpOffset || binary.BigEndian.Uint64(a.previous.Order[8:]) == at &&
-		binary.BigEndian.Uint64(a.previous.Order[:8]) == a.fileNo {
-		return delivery{}
+// endAt is the position behind the last event, where the group with the GTID ends.
+// The text of the GTID is shared with the token.
+func (a *assembler) endAt(g gtid) change.Position {
+	if g.seq == 0 {
+		return a.position(a.pos, a.last)
 	}
-	a.pos = at
-	d := a.deliver(&draft{start: a.position(at, a.last), generation: a.filter.Generation()}, e)
-	d.group.CommitTime = d.group.ReadTime
-	return d
+	if a.pos > maxDumpOffset {
+		a.last = string(g.append(nil))
+		return a.position(a.pos, a.last)
+	}
+	a.text = a.appendPlace(a.text[:0], a.pos)
+	at := len(a.text)
+	a.text = g.append(a.text)
+	p := a.order(a.pos)
+	p.Token = string(a.text)
+	a.last = p.Token[at:]
+	return p
 }
 
 // openFrom is the lowest start of the groups put aside.

@@ -19,10 +19,13 @@ type draft struct {
 	blocks []rowBlock // room for blocks
 	room   []byte     // room for bodies
 	used   int        // bytes of bodies, in memory or not
-	guess  int        // bytes that the group before had
+	guess  extent     // of the group before
 	size   int        // memory that events keep alive
 	spill  *spillFile
 }
+
+// extent is how large a group is: the next one is likely alike.
+type extent struct{ bytes, events int }
 
 type savepoint struct {
 	name   string
@@ -32,7 +35,7 @@ type savepoint struct {
 // add appends an event that keeps size bytes alive.
 func (d *draft) add(e change.Event, size int) {
 	if d.events == nil {
-		d.events = make([]change.Event, 0, 12)
+		d.events = make([]change.Event, 0, min(max(2, d.guess.events), 1<<12))
 	}
 	d.events = append(d.events, e)
 	d.size += size + eventBytes
@@ -73,7 +76,7 @@ func (d *draft) copyRows(m *tableMap, kind byte, body []byte, o *SourceOptions) 
 		}
 	}
 	if len(d.blocks) == cap(d.blocks) {
-		d.blocks = make([]rowBlock, 0, min(max(10, 2*cap(d.blocks)), 512))
+		d.blocks = make([]rowBlock, 0, min(max(2, d.guess.events-len(d.events), 2*cap(d.blocks)), 512))
 	}
 	d.blocks = d.blocks[:len(d.blocks)+1]
 	b := &d.blocks[len(d.blocks)-1]
@@ -96,7 +99,7 @@ func (d *draft) copyRows(m *tableMap, kind byte, body []byte, o *SourceOptions) 
 func (d *draft) keep(b []byte) []byte {
 	const least, most = 1 << 10, 1 << 20
 	if len(d.room)+len(b) > cap(d.room) {
-		want := max(len(b), min(max(least, d.used, d.guess-d.used+d.guess/8), most))
+		want := max(len(b), min(max(least, d.used, d.guess.bytes-d.used+d.guess.bytes/8), most))
 		d.room = make([]byte, 0, want)
 	}
 	at := len(d.room)
