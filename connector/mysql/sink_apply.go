@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"sync"
 
 	"github.com/runnel-dev/runnel/change"
@@ -145,12 +144,15 @@ func (g *group) applyTogether(ctx context.Context) error {
 		return err
 	}
 	for _, i := range g.left {
-		if err := g.write(i, false); err != nil {
+		if err := g.writeRows(i, false); err != nil {
 			if len(g.left) == 1 {
 				return err
 			}
 			return errApart // nothing was sent
 		}
+	}
+	if err := g.moveCheckpoints(); err != nil {
+		return err
 	}
 	moved, err := g.send(ctx, 1)
 	if err == nil && moved != len(g.left) {
@@ -197,36 +199,22 @@ func (g *group) finish(ctx context.Context) error {
 	return nil
 }
 
-// write appends the statements of batch i to the script: its rows, then its
-// checkpoint.
-func (g *group) write(i int, alone bool) error {
+// writeRows appends the statements for the rows of batch i to the script.
+func (g *group) writeRows(i int, alone bool) error {
 	b := &g.batches[i]
-	if len(b.Changes) > 0 {
-		t, err := newTableWriter(b.Layout, b.Target, g.c.info.mariadb)
-		if err != nil {
-			return err
-		}
-		w := newRowWriter(t, g.sc, i, alone)
-		if err := w.writeChanges(b.Changes); err != nil {
-			return err
-		}
-		w.done()
+	if len(b.Changes) == 0 {
+		return nil
 	}
-	sql := g.s.moveCheckpoint(g.f, b.Key, b.Expected, b.New)
-	return g.sc.add([]byte(sql), piece{batch: i, row: -1, checkpoint: true})
-}
-
-// moveCheckpoint is the compare-and-set of a checkpoint. It affects one row or
-// none: the counter makes an update that changes nothing else count.
-func (s *Sink) moveCheckpoint(f change.Fence, k change.CheckpointKey, from, to change.Position) string {
-	return "UPDATE " + s.tables.checkpoint + " SET position=" + quoteString(to.String()) + ",moves=moves+1" +
-		s.whereCheckpoint(f, k, from) + " AND intent IS NULL"
-}
-
-// whereCheckpoint finds a checkpoint that stands at a position.
-func (s *Sink) whereCheckpoint(f change.Fence, k change.CheckpointKey, at change.Position) string {
-	return " WHERE incarnation=" + quoteString(k.Incarnation) + " AND part=" + strconv.Itoa(int(k.Part)) +
-		" AND owner=" + quoteString(f.Owner) + " AND position=" + quoteString(at.String())
+	t, err := newTableWriter(b.Layout, b.Target, g.c.info.mariadb)
+	if err != nil {
+		return err
+	}
+	w := newRowWriter(t, g.sc, i, alone)
+	if err := w.writeChanges(b.Changes); err != nil {
+		return err
+	}
+	w.done()
+	return nil
 }
 
 // send sends the script's packets. fence is the number of the statement in the
@@ -325,7 +313,10 @@ func (g *group) applyOne(ctx context.Context, i int, alone bool) error {
 	if err := g.sc.add([]byte("SAVEPOINT batch"), piece{batch: i, row: -1}); err != nil {
 		return err
 	}
-	if err := g.write(i, alone); err != nil {
+	if err := g.writeRows(i, alone); err != nil {
+		return err
+	}
+	if err := g.moveCheckpoint(i); err != nil {
 		return err
 	}
 	moved, err := g.send(ctx, -1)
