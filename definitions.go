@@ -92,7 +92,7 @@ func definitionFiles(path string) ([]string, error) {
 }
 
 // ReadDefinitions adds the documents of one YAML stream to d; file names it in
-// errors.
+// errors. Paths in the documents are taken from the file's folder.
 func ReadDefinitions(d *Definitions, file string, r io.Reader) error {
 	f := &faults{file: file}
 	limited := &io.LimitedReader{R: r, N: maxDefinitionBytes + 1}
@@ -120,6 +120,7 @@ func readDocument(d *Definitions, f *faults, n *yaml.Node) {
 		var doc serverDoc
 		decodeStrict(f, n, &doc, refuseSecrets)
 		hideSecrets(f, n, &doc.ServerSpec)
+		resolvePaths(f, n.Line, &doc.ServerSpec)
 		if len(f.list) == before {
 			validate(f, n.Line, doc.Validate(kind))
 		}
@@ -194,4 +195,20 @@ func hideSecrets(f *faults, n *yaml.Node, s *tablesync.ServerSpec) {
 		}
 	}
 	f.add(line, "address: want host:port only; give the account with user, and its password with passwordFile or passwordEnv")
+}
+
+// resolvePaths makes the paths of a document absolute: the process that reads
+// those files stands in another directory than the file that names them.
+func resolvePaths(f *faults, line int, s *tablesync.ServerSpec) {
+	for _, p := range []*string{&s.PasswordFile, &s.TLS.CAFile, &s.TLS.CertFile, &s.TLS.KeyFile} {
+		if *p == "" || filepath.IsAbs(*p) {
+			continue
+		}
+		abs, err := filepath.Abs(filepath.Join(filepath.Dir(f.file), *p))
+		if err != nil {
+			f.add(line, "path %s: %v", *p, err)
+			continue
+		}
+		*p = abs
+	}
 }

@@ -128,6 +128,41 @@ func TestDefinitionsRefuseSecretsWithoutRepeatingThem(t *testing.T) {
 	}
 }
 
+func TestPathsAreTakenFromTheFolderOfTheFile(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "sub/s.yaml", "kind: source\nname: a\ntype: mysql\naddress: h:1\nuser: u\npasswordFile: ../p\ntls: {mode: verify, caFile: ca.pem, keyFile: /k}\n")
+	d, err := LoadDefinitions(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := d.Sources[0]
+	if got, want := s.PasswordFile, filepath.Join(dir, "p"); got != want {
+		t.Errorf("passwordFile: got %s, want %s", got, want)
+	}
+	if got, want := s.TLS.CAFile, filepath.Join(dir, "sub", "ca.pem"); got != want || s.TLS.KeyFile != "/k" || s.TLS.CertFile != "" {
+		t.Errorf("tls: got %+v, want caFile %s", s.TLS, want)
+	}
+}
+
+func TestExamplesAreValid(t *testing.T) {
+	d, err := LoadDefinitions("examples/shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Validate(func(string, string) bool { return false }); err != nil {
+		t.Errorf("examples/shop: %v", err)
+	}
+	c, err := LoadConfig("examples/runnel.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var defaults Config
+	defaults.Fill()
+	if c != defaults {
+		t.Errorf("examples/runnel.yaml: got %+v, want the defaults %+v", c, defaults)
+	}
+}
+
 func TestLoadDefinitionsWithoutFiles(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := LoadDefinitions(dir); err == nil || !strings.Contains(err.Error(), "holds no .yaml or .yml file") {

@@ -154,8 +154,8 @@ func (a *app) newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "runnel",
 		Short: "Keep many tables in sync, each as a durable task of its own",
-		Long: `Runnel copies tables from MySQL and MariaDB servers to others and keeps them in
-sync from the binary log. Every table is a task of its own: it can be paused,
+		Long: `Runnel copies tables from MariaDB servers to MariaDB or MySQL servers and keeps them
+in sync from the binary log. Every table is a task of its own: it can be paused,
 resumed, repaired or removed, and nobody else notices.`,
 		Example: `  runnel demo                        see it work on two private servers
   runnel check mysql://user@db1:3306/  is this server fit to be a source?

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel/change"
+	"github.com/runnel-dev/runnel/cluster"
 	"github.com/runnel-dev/runnel/internal/tablesync"
 	"github.com/runnel-dev/runnel/persistence"
 )
@@ -157,6 +158,8 @@ func TestCommandErrors(t *testing.T) {
 		code   string
 	}{
 		{persistence.ErrBusy, 503, "busy"},
+		{cluster.ErrBusy, 503, "busy"},
+		{tablesync.ErrNotRunning, 503, "not-running"},
 		{persistence.ErrFull, 507, "disk-full"},
 		{persistence.ErrClosed, 503, "stopping"},
 		{context.DeadlineExceeded, 504, "timeout"},

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/runnel-dev/runnel/change"
+	"github.com/runnel-dev/runnel/cluster"
 	"github.com/runnel-dev/runnel/internal/tablesync"
 	"github.com/runnel-dev/runnel/persistence"
 )
@@ -72,10 +73,12 @@ func problemOf(err error) *Problem {
 		p = problem(http.StatusUnprocessableEntity, found[0].Code, err.Error(), found[0].Remedy)
 		p.Problems = found
 		return p
-	case errors.Is(err, persistence.ErrBusy):
+	case errors.Is(err, persistence.ErrBusy), errors.Is(err, cluster.ErrBusy):
 		return problem(http.StatusServiceUnavailable, "busy", err.Error(), "try again in a moment")
 	case errors.Is(err, persistence.ErrFull):
 		return problem(http.StatusInsufficientStorage, "disk-full", err.Error(), "free space on the disk of the data directory")
+	case errors.Is(err, tablesync.ErrNotRunning), errors.Is(err, cluster.ErrNotRunning):
+		return problem(http.StatusServiceUnavailable, "not-running", err.Error(), "wait until /readyz says ready, or start the process again")
 	case errors.Is(err, persistence.ErrClosed), errors.Is(err, persistence.ErrDeposed):
 		return problem(http.StatusServiceUnavailable, "stopping", err.Error(), "ask the process that owns the data directory now")
 	case errors.Is(err, context.DeadlineExceeded):
