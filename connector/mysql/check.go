@@ -241,9 +241,13 @@ func (s *session) maySelect(ctx context.Context) (bool, error) {
 // answer.
 func (s *session) tryDump(ctx context.Context, file string, offset uint64) error {
 	const doNotWait = 1
+	id, err := replicaID()
+	if err != nil {
+		return err
+	}
 	body := binary.LittleEndian.AppendUint32(nil, uint32(offset))
 	body = binary.LittleEndian.AppendUint16(body, doNotWait)
-	body = binary.LittleEndian.AppendUint32(body, 1<<30)
+	body = binary.LittleEndian.AppendUint32(body, id)
 	return guarded(ctx, s.c, func() error {
 		if err := s.command(mysql.COM_BINLOG_DUMP, string(body), file); err != nil {
 			return err

@@ -76,6 +76,7 @@ type delivery struct {
 	group      *change.Group
 	generation uint64           // of the filter when the group began
 	skipped    []change.TableID // tables whose rows or statements were left out
+	missed     []change.TableID // names whose CREATE or RENAME was left out
 }
 
 // event takes the next event, checksum included; d.group is nil unless it ended a
@@ -331,15 +332,15 @@ func (a *assembler) deliver(d *draft, e *event) delivery {
 		d.events, d.size = nil, 0
 	}
 	a.guess = extent{d.used, len(d.events)}
-	generation, skipped := d.generation, d.skipped
-	g := &change.Group{
+	out := delivery{generation: d.generation, skipped: d.skipped, missed: d.missed}
+	out.group = &change.Group{
 		Start: d.start, End: end, OpenFrom: a.openFrom(),
 		CommitTime: time.Unix(int64(e.timestamp), 0), ReadTime: a.now(),
 		Events: d.events, SizeBytes: d.size, Own: d.own,
 	}
 	*d = draft{}
 	a.spare = d
-	return delivery{group: g, generation: generation, skipped: skipped}
+	return out
 }
 
 // endAt is the position behind the last event, where the group with the GTID ends.

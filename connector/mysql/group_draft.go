@@ -12,6 +12,7 @@ type draft struct {
 	generation uint64
 	events     []change.Event
 	skipped    []change.TableID
+	missed     []change.TableID // names of unwanted tables that statements made
 	own        bool
 	saves      []savepoint
 	incomplete map[change.TableID]bool // tables told to have partial images

@@ -198,6 +198,9 @@ func (a *assembler) concerned(s *statement) []change.TableID {
 		switch {
 		case a.wants(n.id):
 		case appears && a.filter.WantsNew(n.id):
+		case appears:
+			a.cur.missed = append(a.cur.missed, n.id)
+			continue
 		default:
 			a.cur.skip(n.id)
 			continue

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/runnel-dev/runnel/change"
@@ -29,7 +30,8 @@ type stream struct {
 	unhook func() bool
 
 	// Of the one user:
-	last change.Position // End of the last delivered group; its token names open ones
+	last change.Position // End of the last delivered group
+	open change.Position // its OpenFrom
 
 	mu struct {
 		sync.Mutex
@@ -78,30 +80,30 @@ func (s *stream) Next(ctx context.Context) (*change.Group, error) {
 			}
 			continue
 		}
-		s.last = d.group.End
+		s.last, s.open = d.group.End, d.group.OpenFrom
 		return d.group, nil
 	}
 }
 
 // stale reports whether a group was read before the filter began to want a table
-// whose rows it left out.
+// whose rows or statements it left out.
 func (s *stream) stale(d *delivery) bool {
-	if len(d.skipped) == 0 || d.generation == s.filter.Generation() {
+	if len(d.skipped)+len(d.missed) == 0 || d.generation == s.filter.Generation() {
 		return false
 	}
-	for _, t := range d.skipped {
-		if s.filter.Wants(t) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.skipped, s.filter.Wants) || slices.ContainsFunc(d.missed, s.filter.Wants) ||
+		slices.ContainsFunc(d.missed, s.filter.WantsNew)
 }
 
-// rewind reads again from behind the last delivered group: what was read ahead
-// lacks rows.
+// rewind reads again from behind the last delivered group, or from the start of
+// the lowest that was open there: what was read ahead lacks rows.
 func (s *stream) rewind(ctx context.Context) error {
 	s.stop()
-	if err := s.start(ctx, s.last); err != nil {
+	from := s.last
+	if !s.open.IsZero() {
+		from = s.open
+	}
+	if err := s.start(ctx, from); err != nil {
 		return fmt.Errorf("read log of %s again for a new table: %w", s.source.cfg.subject(), err)
 	}
 	return nil

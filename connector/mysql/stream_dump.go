@@ -41,7 +41,7 @@ func (s *Source) dump(ctx context.Context, from change.Position, f change.Filter
 	if from.IsZero() {
 		return nil, nil, errors.New("the position is empty: ask Now for one")
 	}
-	at, err := parseToken(dumpToken(from.Token))
+	at, err := parseToken(from.Token)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -71,13 +71,10 @@ func (s *Source) dump(ctx context.Context, from change.Position, f change.Filter
 // send starts the dump on the session's connection, which then serves nothing
 // else.
 func (s *Source) send(ctx context.Context, c *session, info *serverInfo, at dumpStart) (*dump, error) {
-	var raw [4]byte
-	if _, err := rand.Read(raw[:]); err != nil {
-		return nil, fmt.Errorf("choose replica id: %w", err)
+	id, err := replicaID()
+	if err != nil {
+		return nil, err
 	}
-	// Far above the numbers that people give to servers: the server ends the dump of
-	// an older reader with the same id.
-	id := binary.BigEndian.Uint32(raw[:])&(1<<30-1) | 1<<30
 	period := strconv.FormatInt(s.options.Heartbeat.Nanoseconds(), 10)
 	setup := []string{
 		"SET @master_binlog_checksum='CRC32', @source_binlog_checksum='CRC32'",
@@ -100,6 +97,17 @@ func (s *Source) send(ctx context.Context, c *session, info *serverInfo, at dump
 	d.packets = newPacketReader(d.conn, 1<<20)
 	d.packets.src.limit = silentHeartbeats * s.options.Heartbeat
 	return d, nil
+}
+
+// replicaID chooses the number by which the server knows a reader of its log. It
+// ends the dump of an older reader with the same number, so this one is random and
+// far above those that people give to servers.
+func replicaID() (uint32, error) {
+	var raw [4]byte
+	if _, err := rand.Read(raw[:]); err != nil {
+		return 0, fmt.Errorf("choose replica id: %w", err)
+	}
+	return binary.BigEndian.Uint32(raw[:])&(1<<30-1) | 1<<30, nil
 }
 
 // next returns the next event, valid until the call after.

@@ -379,6 +379,43 @@ func TestRowsBehindCreate(t *testing.T) {
 	}
 }
 
+// TestL23TwoReaders: readers of one server do not end each other.
+func TestL23TwoReaders(t *testing.T) {
+	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{})
+	s, other := testSource(t, m, SourceOptions{}), testSource(t, m, SourceOptions{})
+	from := now(t, s)
+	streams := []change.Stream{open(t, s, from, wantSchema("d")), open(t, s, from, wantSchema("d")), open(t, other, from, wantSchema("d"))}
+	for i := range 3 {
+		execSQL(t, m, fmt.Sprintf("CREATE DATABASE d%d", i))
+		for _, st := range streams {
+			next(t, st)
+		}
+	}
+}
+
+// TestD01RenamedColumn: with names in the log, a layout from before a rename does
+// not fit.
+func TestD01RenamedColumn(t *testing.T) {
+	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{RowMetadata: "FULL"})
+	s := testSource(t, m, SourceOptions{})
+	execSQL(t, m, "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a INT, b INT)")
+	id := change.TableID{Schema: "d", Name: "t"}
+	before, from := layouts(t, s, id)[id], now(t, s)
+	execSQL(t, m, "INSERT INTO d.t VALUES (1,2,3)", "ALTER TABLE d.t RENAME COLUMN a TO c", "INSERT INTO d.t VALUES (4,5,6)")
+	after := layouts(t, s, id)[id]
+	groups := readTo(t, s, from, wantSchema("d"))
+	for i, c := range []struct {
+		group int
+		l     *change.Layout
+		want  error
+	}{{0, before, nil}, {0, after, change.ErrLayout}, {2, before, change.ErrLayout}, {2, after, nil}} {
+		err := groups[c.group].Events[0].Rows.Decode(c.l, new(change.Arena), func(change.Change) error { return nil })
+		if !errors.Is(err, c.want) {
+			t.Errorf("case %d: got %v, want %v", i, err, c.want)
+		}
+	}
+}
+
 // TestPrefetchIsBounded: a reader that is not asked for groups stops reading.
 func TestPrefetchIsBounded(t *testing.T) {
 	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{})
