@@ -82,8 +82,10 @@ type Journal interface {
 	// write with an older epoch that is not yet committed fails with ErrDeposed.
 	AcquireShard(ctx context.Context, shard uint32) (epoch uint64, err error)
 	// Append stores the events and returns the last one's seq once they are
-	// durable. Errors: ErrConflict, ErrDeposed, ErrBusy, ErrUnknownOutcome when ctx
-	// ended during the commit (before it, nothing is written and the error is ctx's).
+	// durable. While the queue is full it waits. Errors: ErrConflict, ErrDeposed,
+	// ErrBusy with ctx's cause while the queue stayed full, ErrUnknownOutcome when
+	// ctx ended during the commit; before it, nothing is written and the error is
+	// ctx's cause.
 	Append(ctx context.Context, req AppendRequest) (lastSeq uint64, err error)
 	// AppendAsync is Append without a waiting goroutine. done is called exactly
 	// once, in the writer's goroutine or, if the request is refused at once, before
@@ -91,7 +93,8 @@ type Journal interface {
 	// slices belong to the store until done is called.
 	AppendAsync(req AppendRequest, done func(lastSeq uint64, err error))
 	// ReadEntity calls fn with each event whose seq is above after, ascending. An
-	// entity without events calls nothing. An event's Data is fn's to keep.
+	// entity without events calls nothing. An event's Data is fn's to keep. fn must
+	// not call the store: it holds one of few reading connections.
 	ReadEntity(ctx context.Context, id EntityID, after uint64, fn func(StoredEvent) error) error
 	// LastSeq is the entity's last durable seq, 0 without events. It reads memory.
 	LastSeq(id EntityID) uint64
@@ -109,7 +112,7 @@ type Snapshots interface {
 // Rows is the table of all entities, folded from the journal.
 type Rows interface {
 	// ScanRows calls fn for every entity of the type ("" is every type) in id
-	// order, as of now: it folds first.
+	// order, as of now: it folds first. fn must not call the store.
 	ScanRows(ctx context.Context, typ string, fn func(Row) error) error
 	// Fold brings the table up to the last event that was durable at the call.
 	Fold(ctx context.Context) error
@@ -125,7 +128,7 @@ type Records interface {
 	// Get returns ErrNotFound for an absent key.
 	Get(ctx context.Context, key RecordKey) (Record, error)
 	// Scan calls fn for each record of the kind, in scope ("" is every scope), by
-	// scope and name ascending. fn must not call the store's writing methods.
+	// scope and name ascending. fn must not call the store.
 	Scan(ctx context.Context, kind, scope string, fn func(Record) error) error
 }
 
@@ -139,7 +142,7 @@ type Store interface {
 	StoreID() string
 	// Shards is the number of shards, fixed when the store was made.
 	Shards() uint32
-	// Close ends the writer after what it has taken and fails the rest with
-	// ErrClosed. It waits for everything the store started.
+	// Close writes what is queued, fails what comes later with ErrClosed, and waits
+	// for everything the store started.
 	Close() error
 }
