@@ -76,7 +76,8 @@ type Statement struct {
 	DefaultSchema string
 	SQL           string
 	// Tables are the captured tables concerned, names resolved. Empty with
-	// LostRows means every table of the source.
+	// LostRows means every table of the source. DropSchema names the schema, with
+	// an empty Name: a source does not know which tables of it are captured.
 	Tables []TableID
 	// Renames holds old and new names of RENAME and ALTER … RENAME, in order.
 	Renames []Rename
