@@ -148,6 +148,11 @@ func (s *Sink) planAlter(ctx context.Context, c *sinkConn, d change.DDL, intent 
 	if intent.Layout, err = renamed(source, d.Source); err != nil {
 		return err
 	}
+	return usableAfter(d, intent, after)
+}
+
+// usableAfter refuses a statement after which rows could not be written any more.
+func usableAfter(d change.DDL, intent *change.Intent, after *change.Layout) error {
 	if len(intent.Layout.Key) == 0 {
 		return &change.Problem{
 			Code: "table-without-key", Subject: "table " + d.Source.String(),

@@ -177,10 +177,12 @@ const brokenEnv = "RUNNEL_TEST_BROKEN_SINK"
 
 // The suite is worth something only if a sink that breaks a promise fails it.
 func TestSuiteCatchesBrokenSinks(t *testing.T) {
-	for breaks, part := range map[string]string{
-		"": "OldEpochIsDeposed", "epoch": "OldEpochIsDeposed", "outcome": "LostCommit", "expected": "CheckpointIsCompared",
-		"together": "BadBatchIsLeftOut", "plain-read": "ResolveWaits", "chunk": "ChunksLoadOnce", "layout": "StatementsMoveTheLayout",
+	for _, tc := range [][2]string{
+		{"", "OldEpochIsDeposed"}, {"epoch", "OldEpochIsDeposed"}, {"epoch", "TakeoversUnderWriters"}, {"outcome", "LostCommit"},
+		{"expected", "CheckpointIsCompared"}, {"together", "BadBatchIsLeftOut"}, {"plain-read", "ResolveWaits"},
+		{"chunk", "ChunksLoadOnce"}, {"layout", "StatementsMoveTheLayout"},
 	} {
+		breaks, part := tc[0], tc[1]
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBrokenSink$/^"+part)
 		cmd.Env = append(os.Environ(), brokenEnv+"="+breaks+".")
 		out, err := cmd.CombinedOutput()
