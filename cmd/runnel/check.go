@@ -33,6 +33,7 @@ RUNNEL_PASSWORD than on the command line, where other users of the machine see i
 	}
 	out := addOutputFlag(c)
 	c.Flags().StringVar(&as, "as", tablesync.KindSource, "what an address is to be: source or target")
+	completeWords(c, "as", []string{tablesync.KindSource, tablesync.KindTarget})
 	c.Flags().StringVar(&passwordFile, "password-file", "", "file with the password for an address without one")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if as != tablesync.KindSource && as != tablesync.KindTarget {

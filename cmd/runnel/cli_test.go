@@ -122,6 +122,16 @@ func TestExitCodesAndUsage(t *testing.T) {
 	c.want(exitFailed, []string{"start it with: runnel server"}, "task", "list", "--server", "127.0.0.1:1")
 }
 
+func TestCompletion(t *testing.T) {
+	c := newCLI(t, newEngine())
+	c.want(exitOK, []string{"shop.items\tstreaming", "shop.users\tfailed"}, "__complete", "task", "pause", "sh")
+	c.want(exitOK, []string{"needs-resync", "streaming"}, "__complete", "task", "list", "--state", "")
+	c.want(exitOK, []string{"table\n", "json\n"}, "__complete", "source", "list", "--output", "")
+	if c.run("__complete", "task", "get", "shop.u"); strings.Contains(c.out.String(), "items") || !strings.Contains(c.out.String(), "shop.users") {
+		t.Errorf("got %q, want shop.users only", &c.out)
+	}
+}
+
 func TestEveryCommandHasAnExample(t *testing.T) {
 	a := &app{getenv: func(string) string { return "" }}
 	var walk func(c *cobra.Command)

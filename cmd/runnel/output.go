@@ -37,10 +37,15 @@ func (o *outputFlag) Set(s string) error {
 func addOutputFlag(c *cobra.Command) *outputFlag {
 	o := outputTable
 	c.Flags().VarP(&o, "output", "o", "form of the output")
-	if err := c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // invariant: the flag was added a line above
-	}
+	completeWords(c, "output", []string{string(outputTable), string(outputJSON)})
 	return &o
+}
+
+// completeWords offers the words as values of a flag.
+func completeWords(c *cobra.Command, flag string, words []string) {
+	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // invariant: the caller has added the flag
+	}
 }
 
 // printJSON writes one indented value.

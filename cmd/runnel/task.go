@@ -49,6 +49,7 @@ func (a *app) taskListCmd() *cobra.Command {
 	fl.StringVar(&q.Source, "source", "", "only tasks of this source")
 	fl.StringVar(&q.Table, "table", "", "only tables that match this schema.table pattern")
 	fl.IntVar(&limit, "limit", 100, "most tasks to print, 0 for all")
+	completeWords(c, "state", stateWords())
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		if limit < 0 {
 			return usagef("--limit %d: want 0 or more", limit)
@@ -115,6 +116,7 @@ func (a *app) taskGetCmd() *cobra.Command {
 		Example: "  runnel task get shop.orders\n  runnel task get shop.orders --output json",
 	}
 	sf, out := a.addServerFlags(c), addOutputFlag(c)
+	c.ValidArgsFunction = sf.completeTables
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		client, err := sf.client()
 		if err != nil {
@@ -158,6 +160,7 @@ func (a *app) taskVerbCmd(verb, short, long string) *cobra.Command {
 		c.Long = short + ". " + long
 	}
 	sf, out := a.addServerFlags(c), addOutputFlag(c)
+	c.ValidArgsFunction = sf.completeTables
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		client, err := sf.client()
 		if err != nil {
@@ -203,6 +206,37 @@ func (a *app) commandTasks(ctx context.Context, c *web.Client, verb string, name
 		return errFound
 	}
 	return nil
+}
+
+func stateWords() []string {
+	words := make([]string, len(tablesync.States))
+	for i, s := range tablesync.States {
+		words[i] = string(s)
+	}
+	return words
+}
+
+// completeTables offers the tables that begin with what is typed, as the process
+// knows them.
+func (f *serverFlags) completeTables(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	client, err := f.client()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	defer client.Close()
+	pattern := typed + "*"
+	if !strings.Contains(typed, ".") {
+		pattern += ".*"
+	}
+	page, err := client.Tasks(cmd.Context(), tablesync.TaskQuery{Table: pattern, Limit: 200})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var out []string
+	for _, v := range page.Tasks {
+		out = append(out, cobra.CompletionWithDesc(v.Table.String(), string(v.State)))
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
 // findTask finds a task by id, or by the name of its table when only one task has
