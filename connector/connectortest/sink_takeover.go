@@ -66,26 +66,30 @@ func takeovers(t *testing.T, ctx context.Context, h *SinkHarness) {
 
 // write applies step after step of one lane, with the newest epoch that it knows.
 func (x *takeover) write(t *testing.T, ctx context.Context, i int) {
-	for {
-		select {
-		case <-x.stop:
-			return
-		default:
-		}
+	for !x.stopped() {
 		l := x.lanes[i]
 		w := l.with(change.Fence{StoreID: l.fence.StoreID, Owner: l.fence.Owner, Epoch: x.epoch.Load()})
 		at, err := x.positions(ctx, w)
-		for n := at[i] + 1; err == nil; n++ {
+		for n := at[i] + 1; err == nil && !x.stopped(); n++ {
 			if err = w.apply(ctx, n); err == nil {
 				x.mu.Lock()
 				x.commits = append(x.commits, takenCommit{i, w.fence.Epoch, n})
 				x.mu.Unlock()
 			}
 		}
-		if !errors.Is(err, change.ErrDeposed) && change.ClassOf(err) != change.Transient {
+		if err != nil && !errors.Is(err, change.ErrDeposed) && change.ClassOf(err) != change.Transient {
 			t.Errorf("writer %d: %v", i, err)
 			return
 		}
+	}
+}
+
+func (x *takeover) stopped() bool {
+	select {
+	case <-x.stop:
+		return true
+	default:
+		return false
 	}
 }
 
