@@ -106,16 +106,20 @@ var identityColumns = []identityColumn{
 // identityTable gives the statements that make and fill a table with all columns:
 // row i has each column's value i, NULL behind its last.
 func identityTable(name, options string) (create string, inserts []string) {
+	return identityTableOf(identityColumns, name, options)
+}
+
+func identityTableOf(columns []identityColumn, name, options string) (create string, inserts []string) {
 	var cols []string
 	names, rows := "id", 0
-	for i, c := range identityColumns {
+	for i, c := range columns {
 		cols = append(cols, fmt.Sprintf("c%d %s", i, c.declared))
 		names += fmt.Sprintf(",c%d", i)
 		rows = max(rows, len(c.values)+1)
 	}
 	for r := range rows {
 		v := fmt.Sprint(r)
-		for _, c := range identityColumns {
+		for _, c := range columns {
 			if r < len(c.values) {
 				v += "," + c.values[r]
 			} else {

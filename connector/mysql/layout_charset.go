@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -25,6 +26,13 @@ var encodings = map[string]encoding.Encoding{
 	"gbk": simplifiedchinese.GBK, "gb2312": simplifiedchinese.GBK, "gb18030": simplifiedchinese.GB18030, "big5": traditionalchinese.Big5,
 	"sjis": japanese.ShiftJIS, "cp932": japanese.ShiftJIS, "ujis": japanese.EUCJP, "eucjpms": japanese.EUCJP,
 	"euckr": korean.EUCKR,
+}
+
+// ambiguous are the character sets that the server writes differently from the
+// encodings above in some places: good enough to read the text of a statement, not
+// to write what a table holds.
+var ambiguous = map[string]bool{
+	"big5": true, "sjis": true, "cp932": true, "ujis": true, "eucjpms": true, "gb2312": true, "gb18030": true,
 }
 
 // codeUnit is the width in bytes of a character set's units, negative for little
@@ -65,11 +73,11 @@ func encodeText(charset, text string) (b []byte, ok bool) {
 		}
 		return b, true
 	}
-	if isASCII(text) && charset != "swe7" {
+	if isASCII(text) && charset != "swe7" && (charset != "sjis" || !strings.Contains(text, `\`)) {
 		return []byte(text), true
 	}
 	e, known := encodings[charset]
-	if !known {
+	if !known || ambiguous[charset] {
 		return nil, false
 	}
 	b, err := e.NewEncoder().Bytes([]byte(text))
