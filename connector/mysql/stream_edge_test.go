@@ -61,9 +61,17 @@ func TestL12OpenFrom(t *testing.T) {
 	if got, want := show(t, s, readTo(t, s, last.OpenFrom, wantSchema("d"))), "insert t (3)\nend\ninsert t (4)\nend\ninsert t (2)\nend\ninsert t (5)\nend\n"; got != want {
 		t.Errorf("from OpenFrom: got %s, want %s", got, want)
 	}
-	// A reader that begins behind the prepare cannot have the rows, and says so.
-	if got, want := show(t, s, readTo(t, s, last.End, wantSchema("d"))), "lost-rows []\nend\ninsert t (5)\nend\n"; got != want {
+	// The end of a group behind the prepare names it: the rows come, once.
+	if got, want := show(t, s, readTo(t, s, last.End, wantSchema("d"))), "insert t (2)\nend\ninsert t (5)\nend\n"; got != want {
 		t.Errorf("from behind the prepare: got %s, want %s", got, want)
+	}
+	// A reader that begins behind a prepare it knows nothing of cannot have the rows,
+	// and says so.
+	execSQL(t, m, "USE d", "XA START 'z'", "INSERT INTO t VALUES (6)", "XA END 'z'", "XA PREPARE 'z'")
+	behind := now(t, s)
+	execSQL(t, m, "XA COMMIT 'z'", "INSERT INTO d.t VALUES (7)")
+	if got, want := show(t, s, readTo(t, s, behind, wantSchema("d"))), "lost-rows []\nend\ninsert t (7)\nend\n"; got != want {
+		t.Errorf("from a place that knows nothing of the prepare: got %s, want %s", got, want)
 	}
 }
 

@@ -245,10 +245,15 @@ func (c *Capture) StartLanes(ctx context.Context, lanes []*Lane) (at change.Posi
 
 // Attach makes a started lane durable. The target must hold its checkpoint row.
 func (c *Capture) Attach(ctx context.Context, l *Lane) error {
-	if err := c.lockStoring(ctx, l, func(core *Core) bool { return l.mode == Attaching }); err != nil {
+	var bound change.Position
+	err := c.lockStoring(ctx, l, func(core *Core) bool {
+		bound = l.low
+		return l.mode == Attaching
+	})
+	if err != nil {
 		return err
 	}
-	err := c.putLane(ctx, l, LaneRecord{Attached: true, Bound: l.low})
+	err = c.putLane(ctx, l, LaneRecord{Attached: true, Bound: bound})
 	c.update(func(core *Core, ready func(*Lane)) {
 		l.storing = false
 		if err == nil {
@@ -267,9 +272,9 @@ var errLaneMode = errors.New("lane changed its mode meanwhile")
 // lockStoring waits until no record of l is on its way, and claims that right
 // when ok holds.
 func (c *Capture) lockStoring(ctx context.Context, l *Lane, ok func(*Core) bool) error {
-	granted := false
+	granted, mode := false, Detached
 	err := c.wait(ctx, func(core *Core) bool {
-		if l.storing {
+		if mode = l.mode; l.storing {
 			return false
 		}
 		if granted = ok(core); granted {
@@ -281,7 +286,7 @@ func (c *Capture) lockStoring(ctx context.Context, l *Lane, ok func(*Core) bool)
 	case err != nil:
 		return err
 	case !granted:
-		return fmt.Errorf("lane %s of %s is %s: %w", l.Incarnation, l.Table, l.mode, errLaneMode)
+		return fmt.Errorf("lane %s of %s is %s: %w", l.Incarnation, l.Table, mode, errLaneMode)
 	}
 	return nil
 }

@@ -158,14 +158,18 @@ func (s *sweep) near(core *Core) bool {
 // handOver is step c: T covers everything up to the hand-over position, so the
 // lane may be attached durably.
 func (s *sweep) handOver(ctx context.Context, l *Lane) error {
-	err := s.c.lockStoring(ctx, l, func(core *Core) bool { return core.JoinCovered(l) })
+	var bound change.Position
+	err := s.c.lockStoring(ctx, l, func(core *Core) bool {
+		bound = l.low
+		return core.JoinCovered(l)
+	})
 	if errors.Is(err, errLaneMode) {
 		return nil // it left meanwhile; the next scan drops it
 	}
 	if err != nil {
 		return err
 	}
-	err = s.c.putLane(ctx, l, LaneRecord{Attached: true, Bound: l.low})
+	err = s.c.putLane(ctx, l, LaneRecord{Attached: true, Bound: bound})
 	s.c.update(func(core *Core, _ func(*Lane)) {
 		l.storing = false
 		if err == nil {
