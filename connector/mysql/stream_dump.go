@@ -41,7 +41,7 @@ func (s *Source) dump(ctx context.Context, from change.Position, f change.Filter
 	if from.IsZero() {
 		return nil, nil, errors.New("the position is empty: ask Now for one")
 	}
-	at, err := parseToken(from.Token)
+	at, err := parseToken(dumpToken(from.Token))
 	if err != nil {
 		return nil, nil, err
 	}
