@@ -123,7 +123,7 @@ func (c *Capture) heaviest() *Lane {
 	var worst *Lane
 	var most float64
 	for l := range c.mu.core.loaded {
-		if w := float64(l.bytes) * c.now().Sub(l.since).Seconds(); (l.mode == Attached || l.mode == Joining) && (worst == nil || w > most) {
+		if w := float64(l.bytes) * c.now().Sub(l.since).Seconds(); (l.mode == Attached || l.mode == Attaching || l.mode == Joining) && (worst == nil || w > most) {
 			worst, most = l, w
 		}
 	}
