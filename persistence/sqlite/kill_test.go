@@ -43,7 +43,7 @@ const (
 )
 
 // child appends to all entities until it is killed, and says on stdout what was
-// acknowledged. It ends by itself when nobody listens any more.
+// acknowledged: "ack", pid, entity, seq, Unix nanoseconds. It ends by itself when nobody listens any more.
 func child(dir string) error {
 	ctx := context.Background()
 	st, err := Open(ctx, dir, Options{
@@ -89,8 +89,9 @@ func childWriter(ctx context.Context, st *Store, epochs map[uint32]uint64, ids [
 			if err != nil {
 				return err
 			}
+			at := time.Now().UnixNano()
 			mu.Lock()
-			fmt.Fprintln(out, "ack", os.Getpid(), i, last)
+			fmt.Fprintln(out, "ack", os.Getpid(), i, last, at)
 			err = out.Flush()
 			mu.Unlock()
 			if err != nil {
