@@ -112,6 +112,9 @@ type task struct {
 		queued bool            // in the source's reconcile queue, or being reconciled
 		again  bool            // something changed while it was being reconciled
 		copies bool            // in the copy queue, or being copied
+		// copying: a worker reads or loads a chunk of the lane; the lane's rows at the
+		// target are not forgotten before it has ended.
+		copying bool
 		timer  *time.Timer     // wakes the task for a retry
 	}
 }

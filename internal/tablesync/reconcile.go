@@ -256,6 +256,13 @@ func (s *sourceRun) endLife(ctx context.Context, c *capture.Capture, t *task, la
 			return false, err
 		}
 	}
+	t.mu.Lock()
+	copying := t.mu.copying
+	t.mu.Unlock()
+	if copying { // it ends soon: the lane is detached
+		s.again(t, 50*time.Millisecond)
+		return false, nil
+	}
 	if err := t.tgt.sink.Forget(ctx, s.fence(), lane.handle.Incarnation); err != nil {
 		return false, fmt.Errorf("forget %s at the target: %w", lane.handle.Incarnation, err)
 	}
@@ -403,8 +410,12 @@ func (s *sourceRun) copySoon(t *task, st taskState) {
 
 // copyTask copies what is left of a task's table.
 func (s *sourceRun) copyTask(ctx context.Context, t *task) {
-	st, lane := t.snapshot()
-	if lane == nil || st.State != Copying || lane.handle.Incarnation != st.Incarnation {
+	t.mu.Lock()
+	st, lane := t.mu.state, t.mu.lane
+	ok := lane != nil && st.State == Copying && lane.handle.Incarnation == st.Incarnation
+	t.mu.copying = ok
+	t.mu.Unlock()
+	if !ok {
 		s.copied(t)
 		return
 	}
@@ -443,6 +454,6 @@ func retryableCopy(l *tableLane) bool {
 
 func (s *sourceRun) copied(t *task) {
 	t.mu.Lock()
-	t.mu.copies = false
+	t.mu.copies, t.mu.copying = false, false
 	t.mu.Unlock()
 }
