@@ -84,9 +84,6 @@ func (a *app) printDemo(r demo.Result, asJSON bool) error {
 	for _, l := range r.Lines {
 		a.complain("%s\n", l)
 	}
-	if r.LogFile != "" {
-		a.complain("the log of the syncing process is kept in %s\n", r.LogFile)
-	}
 	err := fields(a.out,
 		"tables", count(r.Tables),
 		"written", fmt.Sprintf("%d statements in %d commits, %d rollbacks, %d rollbacks to a savepoint, %d deletes, %d key changes",

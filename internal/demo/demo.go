@@ -78,7 +78,7 @@ type Result struct {
 	Load    loadCounts    `json:"-"`
 	Late    []string      `json:"-"` // tables that did not catch up, and why
 	Lines   []string      `json:"-"` // the first differences
-	LogFile string        `json:"-"` // of the syncing process, kept after a failure
+	LogFile string        `json:"-"` // of the syncing process, kept when something is wrong
 }
 
 // loadCounts tell what the load did to the source.
@@ -186,6 +186,9 @@ func (d *demo) startServers(ctx context.Context) error {
 	start(0, &d.source, testdb.MariaDBOptions{}, "SELECT", "REPLICATION SLAVE", "BINLOG MONITOR")
 	start(1, &d.target, testdb.MariaDBOptions{NoBinlog: true}, "SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "INDEX", "DROP")
 	wg.Wait()
+	if errs[0] != nil && errs[1] != nil && errs[0].Error() == errs[1].Error() {
+		return errs[0] // one cause, such as a missing program
+	}
 	return errors.Join(errs...)
 }
 
@@ -232,8 +235,10 @@ func (d *demo) clean(res *Result, failed error) error {
 			errs = append(errs, db.Stop())
 		}
 	}
-	if d.child != nil && (failed != nil || res.Differences > 0 || len(res.Late) > 0) {
+	broken := failed != nil && !errors.Is(failed, context.Canceled)
+	if d.child != nil && (broken || res.Differences > 0 || len(res.Late) > 0) {
 		res.LogFile = d.child.logFile
+		d.say("the log of the syncing process is kept in %s", res.LogFile)
 		return errors.Join(append(errs, os.RemoveAll(filepath.Join(d.dir, "data")))...)
 	}
 	return errors.Join(append(errs, os.RemoveAll(d.dir))...)
