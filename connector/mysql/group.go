@@ -77,6 +77,7 @@ type delivery struct {
 	generation uint64           // of the filter when the group began
 	skipped    []change.TableID // tables whose rows or statements were left out
 	missed     []change.TableID // names whose CREATE or RENAME was left out
+	silent     []change.TableID // wanted tables that may have changed by a cascade
 }
 
 // event takes the next event, checksum included; d.group is nil unless it ended a
@@ -87,9 +88,6 @@ func (a *assembler) event(raw []byte) (d delivery, err error) {
 		return d, a.damaged(err)
 	}
 	if e.artificial() {
-		if e.kind == evHeartbeat || e.kind == evHeartbeatV2 {
-			return a.heartbeat(&e), nil
-		}
 		return d, a.artificial(&e, raw)
 	}
 	before := a.pos
@@ -335,17 +333,13 @@ func (a *assembler) deliver(d *draft, e *event) delivery {
 		d.events, d.size = nil, 0
 	}
 	a.guess = extent{d.used, len(d.events)}
-	out := delivery{generation: d.generation, skipped: d.skipped, missed: d.missed}
-	open := a.openFrom()
-	if !open.IsZero() {
-		end.Token += openMark + open.Token
-	}
+	out := delivery{generation: d.generation, skipped: d.skipped, missed: d.missed, silent: d.silent}
 	out.group = &change.Group{
-		Start: d.start, End: end, OpenFrom: open,
+		Start: d.start, End: end, OpenFrom: a.openFrom(),
 		CommitTime: time.Unix(int64(e.timestamp), 0), ReadTime: a.now(),
 		Events: d.events, SizeBytes: d.size, Own: d.own,
 	}
-	*d = draft{}
+	*d = draft{opened: d.opened[:0]}
 	a.spare = d
 	return out
 }
@@ -367,21 +361,6 @@ func (a *assembler) endAt(g gtid) change.Position {
 	p.Token = string(a.text)
 	a.last = p.Token[at:]
 	return p
-}
-
-// heartbeat makes an empty group of a server that has nothing to send: whoever
-// waits for the end of the log gets there, also when it ends with events that
-// belong to no group.
-func (a *assembler) heartbeat(e *event) delivery {
-	at := uint64(e.logPos)
-	if a.cur != nil || at < a.pos || a.pos > maxDumpOffset || binary.BigEndian.Uint64(a.previous.Order[8:]) == at &&
-		binary.BigEndian.Uint64(a.previous.Order[:8]) == a.fileNo {
-		return delivery{}
-	}
-	a.pos = at
-	d := a.deliver(a.newDraft(at), e)
-	d.group.CommitTime = d.group.ReadTime
-	return d
 }
 
 // openFrom is the lowest start of the groups put aside.
@@ -475,6 +454,9 @@ func (a *assembler) tableMap(e *event) error {
 		})
 		m.wanted = a.wants(m.table)
 	}
+	if m.wanted && a.cur != nil {
+		a.cur.opened = append(a.cur.opened, openedTable{m: m})
+	}
 	return nil
 }
 
@@ -505,6 +487,8 @@ func (a *assembler) rows(e *event) error {
 	if m.own {
 		a.cur.own = true
 	}
+	const endOfStatement = 1
+	a.cur.wrote(m, operation(e.kind), e.body[6]&endOfStatement != 0)
 	if !m.wanted || m.own && !a.options.RelayOwn {
 		a.cur.skip(m.table)
 		return nil

@@ -30,7 +30,8 @@ type stream struct {
 	unhook func() bool
 
 	// Of the one user:
-	last change.Position // End of the last delivered group; its token names open ones
+	last change.Position // End of the last delivered group
+	open change.Position // its OpenFrom
 
 	mu struct {
 		sync.Mutex
@@ -46,15 +47,16 @@ func (s *stream) start(ctx context.Context, from change.Position) error {
 	if err != nil {
 		return err
 	}
-	r := newReader(d, asm, s.last, s.source.options.PrefetchBytes)
+	r := newReader(s.source, d, asm, s.last)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.ended {
 		d.close()
 		return errStreamClosed
 	}
+	ctx, r.end = context.WithCancel(context.WithoutCancel(ctx)) // detached: the reader outlives this call, cancel and stop end it
 	s.mu.reader = r
-	go r.run()
+	go r.run(ctx)
 	return nil
 }
 
@@ -79,7 +81,7 @@ func (s *stream) Next(ctx context.Context) (*change.Group, error) {
 			}
 			continue
 		}
-		s.last = d.group.End
+		s.last, s.open = d.group.End, d.group.OpenFrom
 		return d.group, nil
 	}
 }
@@ -94,11 +96,15 @@ func (s *stream) stale(d *delivery) bool {
 		slices.ContainsFunc(d.missed, s.filter.WantsNew)
 }
 
-// rewind reads again from behind the last delivered group: what was read ahead
-// lacks rows.
+// rewind reads again from behind the last delivered group, or from the start of
+// the lowest that was open there: what was read ahead lacks rows.
 func (s *stream) rewind(ctx context.Context) error {
 	s.stop()
-	if err := s.start(ctx, s.last); err != nil {
+	from := s.last
+	if !s.open.IsZero() {
+		from = s.open
+	}
+	if err := s.start(ctx, from); err != nil {
 		return fmt.Errorf("read log of %s again for a new table: %w", s.source.cfg.subject(), err)
 	}
 	return nil
@@ -136,6 +142,10 @@ func (s *stream) Close() error {
 
 // reader is the goroutine that reads one dump connection to its end.
 type reader struct {
+	source  *Source
+	end     context.CancelFunc      // ends looks into the catalog
+	cascade map[change.TableID]bool // tables that cascades change, as far as asked
+
 	dump  *dump
 	asm   *assembler
 	after change.Position // groups up to here were delivered before
@@ -144,17 +154,19 @@ type reader struct {
 	once  sync.Once
 }
 
-func newReader(d *dump, asm *assembler, after change.Position, bytes int) *reader {
-	return &reader{dump: d, asm: asm, after: after, queue: newQueue(bytes), done: make(chan struct{})}
+func newReader(s *Source, d *dump, asm *assembler, after change.Position) *reader {
+	return &reader{source: s, cascade: map[change.TableID]bool{}, dump: d, asm: asm, after: after,
+		queue: newQueue(s.options.PrefetchBytes), done: make(chan struct{})}
 }
 
-func (r *reader) run() {
+func (r *reader) run(ctx context.Context) {
 	defer close(r.done)
+	defer r.end()
 	defer r.dump.close()
-	r.queue.finish(r.read())
+	r.queue.finish(r.read(ctx))
 }
 
-func (r *reader) read() error {
+func (r *reader) read(ctx context.Context) error {
 	for {
 		raw, err := r.dump.next()
 		if err != nil {
@@ -167,6 +179,9 @@ func (r *reader) read() error {
 		if d.group == nil || d.group.End.AtOrBefore(r.after) {
 			continue
 		}
+		if err := r.addCascades(ctx, &d); err != nil {
+			return err
+		}
 		if !r.queue.push(d) {
 			return errStreamClosed
 		}
@@ -177,6 +192,7 @@ func (r *reader) read() error {
 func (r *reader) cancel() {
 	r.once.Do(func() {
 		r.queue.abandon()
+		r.end()
 		r.dump.close()
 	})
 }

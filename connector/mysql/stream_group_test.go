@@ -73,6 +73,17 @@ func TestGroups(t *testing.T) {
 			"ANALYZE TABLE t", "OPTIMIZE TABLE t", "CREATE USER tu", "GRANT SELECT ON d.t TO tu", "DROP USER tu", "CREATE SEQUENCE sq", "DO NEXTVAL(sq)", "DROP SEQUENCE sq",
 			"CREATE TEMPORARY TABLE t (x INT)", "DROP TEMPORARY TABLE t", "FLUSH TABLES",
 		}, "insert sq (1001,1,9223372036854775806,1,1,1000,0,0)\nend\n"},
+		{"K-23 cascades", []string{
+			"CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES t (id) ON DELETE CASCADE ON UPDATE SET NULL)",
+			"CREATE TABLE r (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES t (id))", "CREATE TABLE au (id INT PRIMARY KEY)",
+			"CREATE TRIGGER tr AFTER DELETE ON t FOR EACH ROW IF OLD.id>100 THEN INSERT INTO au VALUES (OLD.id); END IF",
+			"INSERT INTO t VALUES (1,1),(2,2)", "INSERT INTO c VALUES (1,1),(2,2)", "DELETE FROM t WHERE id=1", "DELETE FROM c", "ALTER TABLE c DROP FOREIGN KEY c_ibfk_1", "DELETE FROM t",
+		}, "create-table [d.c]\nend\ncreate-table [d.r]\nend\ncreate-table [d.au]\nend\ninsert t (1,1)\ninsert t (2,2)\nend\ninsert c (1,1)\ninsert c (2,2)\nend\n" +
+			"delete t (1,1)\nlost-rows [d.c]\nend\ndelete c (2,2)\nend\nalter-table [d.c]\nend\ndelete t (2,2)\nend\n"},
+		{"K-23 cascades of a parent that nobody wants", []string{
+			"INSERT INTO other.o VALUES (1),(2)", "CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES other.o (id) ON DELETE SET NULL)",
+			"BEGIN", "INSERT INTO t VALUES (5,5)", "DELETE FROM other.o", "COMMIT",
+		}, "create-table [d.c]\nend\ninsert t (5,5)\nlost-rows [d.c]\nend\n"},
 		{"D-19 drop of a schema", []string{"CREATE DATABASE gone", "DROP DATABASE gone"}, "drop-schema [gone.]\nend\n"},
 		{"D-13 names", []string{
 			"CREATE TABLE `a.b` (id INT PRIMARY KEY)", "CREATE TABLE `se``lect` (id INT PRIMARY KEY)", "SET SESSION sql_mode='ANSI_QUOTES'",
