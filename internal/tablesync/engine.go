@@ -115,7 +115,7 @@ type task struct {
 		// copying: a worker reads or loads a chunk of the lane; the lane's rows at the
 		// target are not forgotten before it has ended.
 		copying bool
-		timer  *time.Timer     // wakes the task for a retry
+		timer   *time.Timer // wakes the task for a retry
 	}
 }
 

@@ -406,3 +406,26 @@ func TestKillAroundPauseAndResume(t *testing.T) {
 	stop()
 	r.settle(len(tables), "resume shop.a")
 }
+
+// TestKillAroundResync makes a table anew again and again under load.
+func TestKillAroundResync(t *testing.T) {
+	r := newRig(t, testdb.MariaDBOptions{})
+	tables := []string{"a", "b"}
+	r.exec("CREATE DATABASE shop")
+	for _, name := range tables {
+		r.exec("CREATE TABLE shop." + name + "(id INT PRIMARY KEY, v VARCHAR(40))")
+	}
+	r.exec("USE shop", "INSERT INTO shop.a SELECT seq+1000, 'old' FROM seq_1_to_3000")
+	stop := r.load(tables)
+	r.killRounds(killRoundsEach, []string{"pending", "copying", "copying", "applying"}, func(round int, c *child) {
+		c.until(t, "streaming", func(s childStatus) bool { return s.Count[tablesync.Streaming] == len(tables) })
+		for range 1 + round%3 {
+			if err := c.send("resync shop.a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.exec(fmt.Sprintf("DELETE FROM shop.a WHERE id BETWEEN %d AND %d", 1000+round*100, 1099+round*100))
+	})
+	stop()
+	r.settle(len(tables))
+}
