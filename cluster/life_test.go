@@ -378,7 +378,7 @@ func TestStopDrains(t *testing.T) {
 	}
 }
 
-// Random commands, sleeps and reopenings against a plain map.
+// Random commands, sleeps, panics, reopenings and crashes against a plain map.
 func TestRandomAgainstReference(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -387,7 +387,7 @@ func TestRandomAgainstReference(t *testing.T) {
 	n := newNode(t, dir, definition(), RegionConfig{MaxResident: 5})
 	const entities = 12
 	want := map[int][]int{}
-	for step := range 1500 {
+	for step := range 1000 {
 		e := rnd.IntN(entities)
 		id := listID(t, e)
 		switch k := rnd.IntN(100); {
@@ -419,6 +419,9 @@ func TestRandomAgainstReference(t *testing.T) {
 			}
 		case k < 99:
 			n.stop()
+			n = newNode(t, dir, definition(), RegionConfig{MaxResident: 5})
+		default:
+			dir = n.crash()
 			n = newNode(t, dir, definition(), RegionConfig{MaxResident: 5})
 		}
 	}

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,6 +77,29 @@ type node struct {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
+// storeOptions leave the database file alone until Close, so that its copy and the
+// log's are what a crash leaves.
+func storeOptions() sqlite.Options {
+	return sqlite.Options{Log: quiet(), FoldEvery: time.Hour, CheckpointEvery: time.Hour}
+}
+
+// crash stops the node and returns a directory as it would be if it had died now.
+func (n *node) crash() (dir string) {
+	n.t.Helper()
+	dir = n.t.TempDir()
+	for _, name := range []string{sqlite.FileName, sqlite.FileName + "-wal"} {
+		data, err := os.ReadFile(filepath.Join(n.dir, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), data, 0o600)
+		}
+		if err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	n.stop()
+	return dir
+}
+
 func registry(t *testing.T) *persistence.Registry {
 	t.Helper()
 	reg := persistence.NewRegistry()
@@ -88,7 +114,7 @@ func newNode(t *testing.T, dir string, def persistence.Definition[numbers], cfg 
 	t.Helper()
 	n := &node{t: t, dir: dir}
 	var err error
-	if n.store, err = sqlite.Open(t.Context(), dir, sqlite.Options{Log: quiet()}); err != nil {
+	if n.store, err = sqlite.Open(t.Context(), dir, storeOptions()); err != nil {
 		t.Fatal(err)
 	}
 	if n.system, err = actor.New(actor.Config{}); err != nil {
@@ -198,5 +224,44 @@ func TestAskTellAndReopen(t *testing.T) {
 	}
 	if got, want := n2.region.Epoch(shard), uint64(2); got != want {
 		t.Errorf("got epoch %d, want %d", got, want)
+	}
+}
+
+func TestConfigFaults(t *testing.T) {
+	kind := definition().Kind()
+	bad := definition()
+	bad.Type, bad.Apply = "List", nil
+	_, err := NewRegion(RegionConfig{MaxPending: -1, Kinds: []persistence.Kind{kind, kind, bad.Kind(), {}}})
+	for _, want := range []string{"System is nil", "Store is nil", "Registry is nil", "MaxPending is -1", `two kinds have the type "list"`, `"List"`, "set Initial, Decide and Apply", "Definition.Kind"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want it to say %q", err, want)
+		}
+	}
+}
+
+func TestStartsOnce(t *testing.T) {
+	n := newNode(t, t.TempDir(), definition(), RegionConfig{})
+	if err := n.region.Start(t.Context()); err == nil {
+		t.Error("second Start: got nil, want an error")
+	}
+	id := listID(t, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := n.region.Tell(ctx, id, add{2}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	if _, err := n.region.Ask(ctx, id, add{2}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	if got := fmt.Sprint(n.ask(id, get{})); got != "[]" {
+		t.Errorf("got %s, want []: a cancelled command was carried out", got)
+	}
+	// A deadline ends the wait for an entity that does not answer.
+	gate := make(chan struct{})
+	defer close(gate)
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := n.region.Ask(ctx, id, waitFor{gate}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 	}
 }

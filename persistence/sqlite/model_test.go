@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/runnel-dev/runnel/persistence"
 )
@@ -55,6 +56,7 @@ func crashCopy(t *testing.T, from string) string {
 
 func modelOptions() Options {
 	opt := testOptions()
+	opt.FoldEvery = time.Hour // crashCopy wants a store at rest
 	opt.Folders = map[string]persistence.Folder{"model": countFolder}
 	return opt
 }
