@@ -223,6 +223,9 @@ func dial(ctx context.Context, cfg Config) (c *client.Conn, err error) {
 	c, err = client.ConnectWithDialer(ctx, "", cfg.Addr, cfg.User, cfg.Password, "", dialer, func(c *client.Conn) error {
 		// Query attributes change the shape of COM_QUERY, which session writes itself.
 		c.UnsetCapability(mysql.CLIENT_QUERY_ATTRIBUTES)
+		// The sink loads rows with LOAD DATA LOCAL. No file is ever read: a server
+		// that asks for one is refused, by the library and by session.
+		c.SetCapability(mysql.CLIENT_LOCAL_FILES)
 		c.SetAttributes(map[string]string{"program_name": "runnel"})
 		if tlsConfig != nil {
 			c.SetTLSConfig(tlsConfig)
