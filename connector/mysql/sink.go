@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/runnel-dev/runnel/change"
@@ -60,6 +61,8 @@ type Sink struct {
 	control chan struct{} // a token for everything else that keeps to the pool
 	ddl     chan struct{} // a token for two connections under one fence
 	fresh   chan struct{} // a token for a new connection that is used once
+
+	noBulk atomic.Bool // the server does not allow LOAD DATA LOCAL
 
 	pool struct {
 		sync.Mutex

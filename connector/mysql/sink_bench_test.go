@@ -97,6 +97,40 @@ func BenchmarkApplyOneTable(b *testing.B)       { benchApply(b, 1, 1, 1000, 1) }
 func BenchmarkApplyTwoTables(b *testing.B)      { benchApply(b, 2, 1, 1000, 2) }
 func BenchmarkApplyThousandTables(b *testing.B) { benchApply(b, 1000, 50, 10, 2) }
 
+// benchLoad loads chunks of new rows into one table.
+func benchLoad(b *testing.B, workers int, bulk bool) {
+	s, f, layouts := benchTarget(b, 1)
+	s.noBulk.Store(!bulk)
+	const rows = 5000
+	batch := benchBatch(layouts[0], 0, rows)
+	n, total := 0, 0
+	b.ResetTimer()
+	for b.Loop() {
+		var wg sync.WaitGroup
+		for range workers {
+			ch := change.ChunkLoad{Incarnation: "t0", Target: layouts[0].Table, Layout: layouts[0], Index: n, Bound: []byte{1}}
+			for i, c := range batch.Changes {
+				r := append(change.Row(nil), c.After...)
+				r[0] = num(int64(n*rows + i))
+				ch.Rows = append(ch.Rows, r)
+			}
+			n++
+			wg.Go(func() {
+				if err := s.LoadChunk(b.Context(), f, ch); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		total += workers * rows
+	}
+	b.ReportMetric(float64(total)/b.Elapsed().Seconds(), "rows/s")
+}
+
+func BenchmarkLoadChunk(b *testing.B)         { benchLoad(b, 1, true) }
+func BenchmarkLoadChunkTwo(b *testing.B)      { benchLoad(b, 2, true) }
+func BenchmarkLoadChunkByInsert(b *testing.B) { benchLoad(b, 2, false) }
+
 // BenchmarkScript is the client's share of the work: changes to statements.
 func BenchmarkScript(b *testing.B) {
 	l := &change.Layout{Table: change.TableID{Schema: "t", Name: "t0"}, Key: []int{0}, Columns: []change.Column{

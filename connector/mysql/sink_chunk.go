@@ -50,13 +50,23 @@ func (s *Sink) LoadChunk(ctx context.Context, f change.Fence, ch change.ChunkLoa
 
 // loadChunk does one transaction.
 func (g *group) loadChunk(ctx context.Context, ch *change.ChunkLoad) error {
+	statement, err := g.s.bulkFor(ctx, g.c, ch)
+	if err != nil {
+		return err
+	}
+	if statement != "" {
+		err := g.loadBulk(ctx, ch, statement)
+		if !errors.Is(err, errNotInBulk) {
+			return err
+		}
+	}
 	if err := g.writeChunk(ch, false); err != nil {
 		return err
 	}
 	if err := fault.Point(chunkRows); err != nil {
 		return err
 	}
-	_, err := g.send(ctx, 1)
+	_, err = g.send(ctx, 1)
 	switch {
 	case err == nil:
 	case g.chunkIsThere(err):
@@ -69,6 +79,10 @@ func (g *group) loadChunk(ctx context.Context, ch *change.ChunkLoad) error {
 		}
 		return err
 	}
+	return g.commitChunk(ctx)
+}
+
+func (g *group) commitChunk(ctx context.Context) error {
 	if err := fault.Point(chunkBeforeCommit); err != nil {
 		g.c.rollback(ctx)
 		return err
@@ -93,8 +107,8 @@ type chunkRowError struct{ err error }
 func (e *chunkRowError) Error() string { return "write chunk row: " + e.err.Error() }
 func (e *chunkRowError) Unwrap() error { return e.err }
 
-// writeChunk makes the script of the chunk's transaction.
-func (g *group) writeChunk(ch *change.ChunkLoad, alone bool) error {
+// writeChunkRow begins the script of the chunk's transaction: fence, chunk row.
+func (g *group) writeChunkRow(ch *change.ChunkLoad) error {
 	g.sc.reset(g.c.info.maxPacket)
 	bound := "NULL"
 	if ch.Bound != nil {
@@ -114,8 +128,13 @@ func (g *group) writeChunk(ch *change.ChunkLoad, alone bool) error {
 			return err
 		}
 	}
-	if len(ch.Rows) == 0 {
-		return nil
+	return nil
+}
+
+// writeChunk makes the script of the chunk's transaction.
+func (g *group) writeChunk(ch *change.ChunkLoad, alone bool) error {
+	if err := g.writeChunkRow(ch); err != nil || len(ch.Rows) == 0 {
+		return err
 	}
 	t, err := newTableWriter(ch.Layout, ch.Target, g.c.info.mariadb)
 	if err != nil {

@@ -30,6 +30,7 @@ type script struct {
 	packets  []packet
 
 	statement, item []byte // a row writer's buffers, between two writers
+	bulk            []byte // data of LOAD DATA
 }
 
 type packet struct {

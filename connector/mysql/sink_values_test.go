@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -129,6 +130,109 @@ func TestValuesAreStoredExactly(t *testing.T) {
 		if len(got) != 2 || got[0][1] != want[0][1] || got[1][1] != want[1][1] {
 			t.Errorf("%d %s: got %q, want %q", i, tc.typ, got, want)
 		}
+	}
+}
+
+// What LOAD DATA stores is what INSERT stores, type by type; what it cannot take
+// goes by INSERT by itself.
+func TestBulkStoresTheSame(t *testing.T) {
+	x := newTarget(t, testdb.MariaDBOptions{ExtraArgs: []string{"--default-time-zone=+08:00"}}, SinkOptions{})
+	ctx := testContext(t)
+	conn, err := x.sink.open(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.close()
+	bulk := 0
+	for i, tc := range valueCases {
+		if err := conn.exec(ctx, "CREATE OR REPLACE TABLE t.v (id INT PRIMARY KEY, c "+tc.typ+", z INT) CHARACTER SET utf8mb4"); err != nil {
+			t.Fatalf("%s: %v", tc.typ, err)
+		}
+		l := x.layout(t, "v")
+		ch := change.ChunkLoad{Incarnation: "bulk", Target: l.Table, Layout: l, Index: i}
+		for n := range int64(bulkRows) {
+			ch.Rows = append(ch.Rows, change.Row{num(n), tc.value, null()})
+		}
+		ch.Rows = append(ch.Rows, change.Row{num(0), tc.value, num(7)}) // over an earlier one
+		p, err := x.sink.bulkFor(ctx, conn, &ch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p != "" {
+			bulk++
+		}
+		if err := x.sink.LoadChunk(ctx, x.fence, ch); err != nil {
+			t.Errorf("%d %s: %v", i, tc.typ, err)
+			continue
+		}
+		expr := tc.expr
+		if expr == "" {
+			expr = "HEX(c)"
+		}
+		got, err := conn.text(ctx, "SELECT "+expr+", COUNT(*), MAX(z) FROM t.v GROUP BY 1")
+		if want := [][]string{{tc.stored, fmt.Sprint(bulkRows), "7"}}; err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%d %s (in bulk: %v): got %q (%v), want %q", i, tc.typ, p != "", got, err, want)
+		}
+	}
+	if want := len(valueCases) - 5; bulk != want { // uuid, inet4, inet6, two geometries
+		t.Errorf("got %d of %d values in bulk, want %d", bulk, len(valueCases), want)
+	}
+}
+
+// LOAD DATA must not be what hides a bad row or a character set that differs.
+func TestBulkRefusesWhatInsertRefuses(t *testing.T) {
+	x := newTarget(t, testdb.MariaDBOptions{}, SinkOptions{})
+	ctx := testContext(t)
+	for i, tc := range []struct {
+		source, target string
+		bad            change.Value
+		code           uint16
+	}{
+		{"VARCHAR(20)", "VARCHAR(2)", text("abc"), 1406},
+		{"INT", "INT NOT NULL", null(), 1048},
+		{"INT", "TINYINT", num(1000), 1264},
+		{"VARCHAR(20)", "VARCHAR(20)", text("\xff"), 1366},
+		{"DATE", "DATE", moment("2024-13-01"), 1292},
+		{"ENUM('a','b')", "ENUM('a')", text("b"), 1265},
+		{"INT", "INT CHECK (c < 5)", num(9), 4025},
+		{"VARCHAR(20) CHARACTER SET latin1", "VARCHAR(20) CHARACTER SET ascii", text("\xe4"), 1366},
+	} {
+		x.exec(t, "CREATE OR REPLACE TABLE t.v (id INT PRIMARY KEY, c "+tc.source+")")
+		l := x.layout(t, "v")
+		x.exec(t, "CREATE OR REPLACE TABLE t.v (id INT PRIMARY KEY, c "+tc.target+")")
+		ch := change.ChunkLoad{Incarnation: "bulk", Target: l.Table, Layout: l, Index: i}
+		for n := range int64(2 * bulkRows) {
+			v := num(1)
+			switch tc.bad.Kind {
+			case change.Text:
+				v = text("a")
+			case change.Time:
+				v = moment("2024-01-01")
+			}
+			if n == 77 {
+				v = tc.bad
+			}
+			ch.Rows = append(ch.Rows, change.Row{num(n), v})
+		}
+		err := x.sink.LoadChunk(ctx, x.fence, ch)
+		if change.ClassOf(err) != change.PermanentRow || rowIndex(err) != 77 || serverCode(err) != tc.code {
+			t.Errorf("%s into %s: got %v of class %s at row %d, want permanent-row %d at 77", tc.source, tc.target, err, change.ClassOf(err), rowIndex(err), tc.code)
+		}
+		if got := x.one(t, "SELECT COUNT(*) FROM t.v"); got != "0" {
+			t.Errorf("%s into %s: got %s rows, want none", tc.source, tc.target, got)
+		}
+	}
+	x.exec(t, "SET GLOBAL local_infile=0", "CREATE OR REPLACE TABLE t.v (id INT PRIMARY KEY, c INT)")
+	l := x.layout(t, "v")
+	ch := change.ChunkLoad{Incarnation: "off", Target: l.Table, Layout: l}
+	for n := range int64(bulkRows) {
+		ch.Rows = append(ch.Rows, change.Row{num(n), num(n)})
+	}
+	if err := x.sink.LoadChunk(ctx, x.fence, ch); err != nil {
+		t.Error(err)
+	}
+	if got, want := x.one(t, "SELECT COUNT(*) FROM t.v"), fmt.Sprint(bulkRows); got != want || !x.sink.noBulk.Load() {
+		t.Errorf("got %s rows with bulk off %v, want %s and true", got, x.sink.noBulk.Load(), want)
 	}
 }
 
