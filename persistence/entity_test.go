@@ -132,10 +132,15 @@ func inBubble(t *testing.T, f func(*bench)) {
 			},
 			Apply: func(s int, ev any) int { return s + ev.(counted).N },
 			Effects: func(x EffectContext, s int, events []any) {
-				if events[0].(counted).N == 7 {
-					if err := x.Pipe(func(ctx context.Context) any { panic("piped") }); err != nil {
-						t.Error(err)
-					}
+				var err error
+				switch events[0].(counted).N {
+				case 7:
+					err = x.Pipe(func(ctx context.Context) any { panic("piped") })
+				case 8:
+					_, err = x.After(time.Minute, 100)
+				}
+				if err != nil {
+					t.Error(err)
 				}
 			},
 		}
@@ -352,5 +357,31 @@ func TestEntityPipePanics(t *testing.T) {
 		if got, want := b.host.stopped, 1; got != want {
 			t.Errorf("got %d, want %d: the pipe that panicked still counts", got, want)
 		}
+	})
+}
+
+// A timer of a state that was given up does not come, and does not count.
+func TestEntityTimerOfOldState(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.want("eight", b.give(8), 8, nil)
+		b.store.answers = []error{&ConflictError{}}
+		b.want("decided again", b.give(1), 9, nil)
+		b.want("a timer again", b.give(8), 17, nil)
+		b.store.answers = []error{ErrUnknownOutcome}
+		b.want("unknown", b.give(1), nil, ErrUnknownOutcome)
+		<-time.After(2 * time.Minute)
+		synctest.Wait()
+		b.want("after the timers", b.give("get"), 17, nil)
+		b.want("the last timer", b.give(8), 25, nil)
+		if err := b.ref.Passivate(false); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got, want := b.host.kept, 1; got != want {
+			t.Errorf("got kept %d times, want %d: a live timer does not count", got, want)
+		}
+		<-time.After(2 * time.Minute)
+		synctest.Wait()
+		b.want("the last timer came", b.give("get"), 125, nil)
 	})
 }
