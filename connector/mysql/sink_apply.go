@@ -223,7 +223,7 @@ func (g *group) writeRows(i int, alone bool) error {
 func (g *group) send(ctx context.Context, fence int) (moved int, err error) {
 	for n := range g.sc.packets {
 		p := &g.sc.packets[n]
-		done, err := g.c.run(ctx, p.sql, func(i int, a answer) error {
+		done, err := g.c.runPacket(ctx, p.raw, func(i int, a answer) error {
 			if n == 0 && i == fence {
 				return compareFence(g.f, a.rows)
 			}

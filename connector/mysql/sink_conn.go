@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unsafe"
 
 	"github.com/go-mysql-org/go-mysql/mysql"
 
@@ -122,9 +121,16 @@ func (c *sinkConn) setUp(ctx context.Context) error {
 // failed with err, and those after it were not run. each may be nil; a's rows
 // may be kept.
 func (c *sinkConn) run(ctx context.Context, sql []byte, each func(i int, a answer) error) (done int, err error) {
+	return c.runPacket(ctx, append(make([]byte, packetHead, packetHead+len(sql)), sql...), each)
+}
+
+// runPacket is run with statements that have room in front of them; raw is used up.
+func (c *sinkConn) runPacket(ctx context.Context, raw []byte, each func(i int, a answer) error) (done int, err error) {
+	raw[packetHead-1] = mysql.COM_QUERY
 	err = guarded(ctx, c.c, func() error {
-		if err := c.command(mysql.COM_QUERY, unsafe.String(unsafe.SliceData(sql), len(sql))); err != nil {
-			return err
+		c.c.ResetSequence()
+		if err := c.c.WritePacket(raw); err != nil {
+			return fmt.Errorf("send statements: %w", err)
 		}
 		for {
 			a, more, err := c.answer()
@@ -143,7 +149,7 @@ func (c *sinkConn) run(ctx context.Context, sql []byte, each func(i int, a answe
 			}
 		}
 	})
-	if err != nil && (serverCode(err) == 0 || ctx.Err() != nil) {
+	if err != nil && (serverCode(err) == 0 && !ended(err) || ctx.Err() != nil) {
 		c.lost = true
 	}
 	return done, err

@@ -195,7 +195,7 @@ func scriptOf(t *testing.T, l *change.Layout, changes ...change.Change) []string
 	if err := rw.writeChanges(changes); err != nil {
 		t.Fatal(err)
 	}
-	return strings.Split(string(sc.packets[0].sql), ";")
+	return strings.Split(string(sc.packets[0].sql()), ";")
 }
 
 func TestChangesBecomeFewStatements(t *testing.T) {

@@ -34,16 +34,23 @@ type script struct {
 }
 
 type packet struct {
-	sql    []byte
+	raw    []byte // room for the packet's header and command, then the statements
 	pieces []piece
 }
+
+// packetHead is the room in front of the statements.
+const packetHead = 5
+
+// sql is the packet's statements.
+func (p *packet) sql() []byte { return p.raw[packetHead:] }
 
 func (sc *script) reset(maxPacket int) {
 	sc.maxBytes = maxPacket - 1024 // headers, and the server counts strictly
 	for i := range sc.packets {
-		sc.packets[i].sql, sc.packets[i].pieces = sc.packets[i].sql[:0], sc.packets[i].pieces[:0]
-		if cap(sc.packets[i].sql) > 4*packetBytes {
-			sc.packets[i].sql = nil
+		p := &sc.packets[i]
+		p.raw, p.pieces = p.raw[:0], p.pieces[:0]
+		if cap(p.raw) > 4*packetBytes {
+			p.raw = nil
 		}
 	}
 	sc.packets = sc.packets[:0]
@@ -53,7 +60,7 @@ func (sc *script) reset(maxPacket int) {
 func (sc *script) open(n int) *packet {
 	if last := len(sc.packets) - 1; last >= 0 {
 		p := &sc.packets[last]
-		if len(p.sql)+n < min(packetBytes, sc.maxBytes) {
+		if len(p.raw)+n < min(packetBytes, sc.maxBytes) {
 			return p
 		}
 	}
@@ -71,10 +78,12 @@ func (sc *script) add(sql []byte, pc piece) error {
 		return fmt.Errorf("%d bytes: %w", len(sql), errRowTooBig)
 	}
 	p := sc.open(len(sql) + 1)
-	if len(p.sql) > 0 {
-		p.sql = append(p.sql, ';')
+	if len(p.raw) == 0 {
+		p.raw = append(p.raw, make([]byte, packetHead)...)
+	} else {
+		p.raw = append(p.raw, ';')
 	}
-	p.sql = append(p.sql, sql...)
+	p.raw = append(p.raw, sql...)
 	p.pieces = append(p.pieces, pc)
 	return nil
 }

@@ -114,8 +114,8 @@ func TestValuesAreStoredExactly(t *testing.T) {
 		if err := rw.writeRows([]change.Row{{num(1), tc.value}}); err != nil {
 			t.Fatalf("%s: %v", tc.typ, err)
 		}
-		if _, err := conn.run(ctx, sc.packets[0].sql, nil); err != nil {
-			t.Errorf("%d %s: %v in %s", i, tc.typ, err, sc.packets[0].sql)
+		if _, err := conn.run(ctx, sc.packets[0].sql(), nil); err != nil {
+			t.Errorf("%d %s: %v in %s", i, tc.typ, err, sc.packets[0].sql())
 			continue
 		}
 		expr := tc.expr
@@ -273,13 +273,13 @@ func TestKeysFindTheirRows(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", typ, err)
 			}
-			if _, err := conn.run(ctx, sc.packets[0].sql, nil); err != nil {
-				t.Errorf("%s: %v in %s", typ, err, sc.packets[0].sql)
+			if _, err := conn.run(ctx, sc.packets[0].sql(), nil); err != nil {
+				t.Errorf("%s: %v in %s", typ, err, sc.packets[0].sql())
 				continue
 			}
 			got, err := conn.text(ctx, "SELECT COUNT(*) FROM t.v")
 			if err != nil || got[0][0] != "0" {
-				t.Errorf("%s key (%s): got %q rows left (%v), want 0: %s", typ, key, got, err, sc.packets[0].sql)
+				t.Errorf("%s key (%s): got %q rows left (%v), want 0: %s", typ, key, got, err, sc.packets[0].sql())
 			}
 		}
 	}
