@@ -39,7 +39,7 @@ func main() {
 	flag.IntVar(&c.rows, "rows", 500_000, "rows in each backlog")
 	flag.IntVar(&c.rounds, "rounds", 5, "times each reader reads each backlog, in turns")
 	flag.IntVar(&c.procs, "procs", 1, "GOMAXPROCS")
-	flag.Float64Var(&c.ratio, "ratio", 3, "fail when Runnel is not this many times as fast")
+	flag.Float64Var(&c.ratio, "ratio", 3, "fail when Runnel does not need this many times less CPU a row")
 	flag.Float64Var(&c.allocs, "allocs", 1, "fail when Runnel makes more allocations a row")
 	flag.StringVar(&c.cpuProfile, "cpuprofile", "", "write a profile of Runnel's rounds to this file")
 	flag.Parse()
@@ -96,8 +96,10 @@ func run(ctx context.Context, c config) (err error) {
 			return err
 		}
 		fmt.Printf("%-8s runnel reads %.2f times the rows a second of go-mysql, with 1/%.1f of the CPU\n\n", b.name, v.rate, v.cpu)
-		if v.rate < c.ratio {
-			failures = append(failures, fmt.Errorf("%s: %.2f times as fast as go-mysql, want %.1f", b.name, v.rate, c.ratio))
+		// Rows a second also depend on the server, which shares the machine with the
+		// reader and whatever else runs; the work per row does not.
+		if v.cpu < c.ratio {
+			failures = append(failures, fmt.Errorf("%s: 1/%.2f of the CPU a row of go-mysql, want 1/%.1f", b.name, v.cpu, c.ratio))
 		}
 		if v.allocs > c.allocs {
 			failures = append(failures, fmt.Errorf("%s: %.2f allocations a row, want at most %.1f", b.name, v.allocs, c.allocs))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"time"
 
 	"github.com/go-mysql-org/go-mysql/client"
@@ -21,18 +22,26 @@ const (
 
 var errMalformed = errors.New("malformed packet")
 
-// deadlineReader gives every read of the socket a deadline of its own; 0 means
-// none. It is what makes a dead link an error.
+// deadlineReader gives reads of the socket a deadline; 0 means none. It is what
+// makes a dead link an error. The deadline is renewed once an eighth of it is over.
 type deadlineReader struct {
 	conn  net.Conn
 	limit time.Duration
+	set   time.Time
 }
 
 func (d *deadlineReader) Read(p []byte) (int, error) {
-	if d.limit > 0 {
-		if err := d.conn.SetReadDeadline(time.Now().Add(d.limit)); err != nil {
+	if d.limit == 0 {
+		return d.conn.Read(p)
+	}
+	// Whoever works off what was read so far goes first: meanwhile more arrives, and
+	// one call fetches it.
+	runtime.Gosched()
+	if now := time.Now(); now.Sub(d.set) > d.limit/8 {
+		if err := d.conn.SetReadDeadline(now.Add(d.limit)); err != nil {
 			return 0, fmt.Errorf("set read deadline: %w", err)
 		}
+		d.set = now
 	}
 	return d.conn.Read(p)
 }

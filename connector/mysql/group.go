@@ -40,13 +40,15 @@ type assembler struct {
 	safe     place
 	previous change.Position // end of the last group
 
-	tables  map[uint64]*tableMap
-	fresh   map[change.TableID]bool // created in front of us, wanted by pattern
-	cur     *draft
-	spare   *draft            // empty, to use again
-	held    map[string]*draft // XA prepared, by xid
-	heldMem int
-	guess   extent // of the last group, to size the next one's memory
+	tables   map[uint64]*tableMap
+	recent   *tableMap // tables[recentID], which most events ask for
+	recentID uint64
+	fresh    map[change.TableID]bool // created in front of us, wanted by pattern
+	cur      *draft
+	spare    *draft            // empty, to use again
+	held     map[string]*draft // XA prepared, by xid
+	heldMem  int
+	guess    extent // of the last group, to size the next one's memory
 
 	text []byte // scratch
 	now  func() time.Time
@@ -96,7 +98,7 @@ func (a *assembler) event(raw []byte) (d delivery, err error) {
 	}
 	if e.kind == evFormatDescription {
 		a.cur = nil // a crash cut it off, and the server rolled it back
-		clear(a.tables)
+		a.forgetTables()
 		return d, a.describe(&e, raw)
 	}
 	if a.checksum {
@@ -228,7 +230,7 @@ func (a *assembler) enter(r rotation) error {
 	}
 	a.file, a.fileNo, a.pos = r.file, n, r.pos
 	a.safe = place{r.pos, a.last}
-	clear(a.tables)
+	a.forgetTables()
 	return nil
 }
 
@@ -302,7 +304,7 @@ func (a *assembler) open(g groupStart, before uint64, begun bool) error {
 
 func (a *assembler) newDraft(before uint64) *draft {
 	if len(a.tables) > 1<<16 { // maps are sent again in each group
-		clear(a.tables)
+		a.forgetTables()
 	}
 	d := a.spare
 	if a.spare = nil; d == nil {
@@ -439,13 +441,14 @@ func (a *assembler) tableMap(e *event) error {
 		return fmt.Errorf("read table map: %w", errDamaged)
 	}
 	id := tableID(e.body)
-	m := a.tables[id]
+	m := a.table(id)
 	if m == nil || string(m.raw) != string(e.body[8:]) {
 		var err error
 		if m, err = parseTableMap(e.body, a.server.mariaDB); err != nil {
 			return err
 		}
 		a.tables[id] = m
+		a.recent, a.recentID = m, id
 	}
 	if gen := a.filter.Generation(); !m.judged || m.gen != gen {
 		m.judged, m.gen = true, gen
@@ -458,6 +461,23 @@ func (a *assembler) tableMap(e *event) error {
 		a.cur.opened = append(a.cur.opened, openedTable{m: m})
 	}
 	return nil
+}
+
+// table finds a map by its number.
+func (a *assembler) table(id uint64) *tableMap {
+	if a.recent != nil && a.recentID == id {
+		return a.recent
+	}
+	m := a.tables[id]
+	if m != nil {
+		a.recent, a.recentID = m, id
+	}
+	return m
+}
+
+func (a *assembler) forgetTables() {
+	a.recent = nil
+	clear(a.tables)
 }
 
 // wants is the filter's answer, and true for a table that was created in front of
@@ -475,7 +495,7 @@ func (a *assembler) rows(e *event) error {
 		return fmt.Errorf("read row event: %w", errDamaged)
 	}
 	id := tableID(e.body)
-	m := a.tables[id]
+	m := a.table(id)
 	switch {
 	case m == nil && id == 0xffffff: // marks the end of a statement, has no rows
 		return nil
