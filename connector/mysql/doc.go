@@ -11,17 +11,32 @@
 //
 // A Source is a change.Source, a change.Catalog and a change.ChunkReader.
 //
+//	sink, err := mysql.NewSink(cfg, mysql.SinkOptions{})
+//	err = sink.Claim(ctx, fence)
+//	results := sink.Apply(ctx, fence, batches)
+//
+// A Sink is a change.Sink and a change.TableSink. It keeps tables of its own in the
+// schema "runnel" of the target: fence, checkpoint, chunk, layout and owner.
+//
 // # Concurrency
 //
 // Source is safe for concurrent use. A Stream has one reader; a goroutine of its
 // own reads ahead, bounded in bytes, and ends with Close or with the context
 // given to Open. Row blocks of one stream may be decoded concurrently.
 //
+// Sink is safe for concurrent use. It starts no goroutine that outlives a call; a
+// call holds one connection, two while it runs a DDL statement. Connections are
+// bounded for each use: rows, chunks, statements, everything else.
+//
 // # Ordering
 //
 // Groups come in binary log order. A position is the file number and the byte
 // offset in it; its token names the file, an offset the server can be asked to
 // start from, and a GTID that must be in the log before it.
+//
+// A Sink writes the changes of a batch in their order. Where the server compares
+// keys as bytes and the table has no other unique index, only the last state of
+// each key is written: first what is gone, then what is there.
 //
 // # Failure
 //
@@ -31,6 +46,11 @@
 // skipped rows. Rows that the log does not carry (statement format, partition
 // exchange, partial images) are Statements of the kinds LostRows and
 // RowsByStatement.
+//
+// Errors of a Sink have the change.Class that the server's error number means. A
+// statement that is refused in a transaction of many batches costs its own batch
+// only. Whatever goes wrong with COMMIT is change.ErrUnknownOutcome. Problems that
+// a person must mend are *change.Problem values.
 //
 // # Testing
 //
