@@ -36,10 +36,11 @@ func (e *Engine) Apply(ctx context.Context, d Definitions, o ApplyOptions) ([]Di
 	if !running {
 		return nil, ErrNotRunning
 	}
-	if problems := e.Check(ctx, plan.changed); len(problems) > 0 {
+	problems, refused := e.check(ctx, plan.changed)
+	if len(problems) > 0 {
 		return nil, joinProblems(problems)
 	}
-	return plan.diffs, e.carryOut(ctx, plan)
+	return append(plan.diffs, refused...), e.carryOut(ctx, plan)
 }
 
 // plan is what an apply changes.
@@ -144,7 +145,13 @@ func immovable(old, now *PipelineSpec) error {
 // Check connects to every source and target of the definitions and reports what
 // would keep them from working. Nothing is stored.
 func (e *Engine) Check(ctx context.Context, d Definitions) []*change.Problem {
-	var out []*change.Problem
+	problems, _ := e.check(ctx, d)
+	return problems
+}
+
+// check is Check, and tells which tables a pipeline's patterns match but cannot
+// take in.
+func (e *Engine) check(ctx context.Context, d Definitions) (out []*change.Problem, refused []Difference) {
 	fail := func(kind, name string, err error) {
 		var p *change.Problem
 		if !errors.As(err, &p) {
@@ -171,9 +178,9 @@ func (e *Engine) Check(ctx context.Context, d Definitions) []*change.Problem {
 		probe(KindTarget, s.Name, func() (checker, error) { return e.cfg.Connect.Sink(s) })
 	}
 	if len(out) == 0 {
-		out = append(out, e.checkTables(ctx, d)...)
+		return e.checkTables(ctx, d)
 	}
-	return out
+	return out, nil
 }
 
 type checker interface {
@@ -181,9 +188,10 @@ type checker interface {
 	Close() error
 }
 
-// checkTables reports pipelines that select nothing and target tables that two
-// pipelines would write.
-func (e *Engine) checkTables(ctx context.Context, d Definitions) (out []*change.Problem) {
+// checkTables reports tables that a pipeline names and that cannot be captured,
+// and target tables that two pipelines would write. A table that only a pattern
+// matches is refused alone.
+func (e *Engine) checkTables(ctx context.Context, d Definitions) (out []*change.Problem, refused []Difference) {
 	taken := map[intoKey]string{}
 	for i := range d.Pipelines {
 		p := &d.Pipelines[i]
@@ -200,9 +208,16 @@ func (e *Engine) checkTables(ctx context.Context, d Definitions) (out []*change.
 			out = append(out, &change.Problem{Code: "catalog", Subject: "pipeline " + p.Name, Cause: "its tables cannot be listed: " + err.Error(), Remedy: "check the privileges of the source's user"})
 			continue
 		}
+		named := namedTables(p)
 		for j := range infos {
-			if infos[j].Problem != nil {
-				continue // listed on the pipeline; the other tables go on
+			_, explicit := named[infos[j].Table]
+			delete(named, infos[j].Table)
+			if problem := infos[j].Problem; problem != nil && explicit {
+				out = append(out, problem)
+				continue
+			} else if problem != nil {
+				refused = append(refused, Difference{Kind: "table", Name: infos[j].Table.String(), Action: "refused", Detail: problem.Error()})
+				continue
 			}
 			k := intoKey{p.Target, p.TargetOf(infos[j].Table)}
 			by := fmt.Sprintf("pipeline %s from %s", p.Name, infos[j].Table)
@@ -216,8 +231,24 @@ func (e *Engine) checkTables(ctx context.Context, d Definitions) (out []*change.
 			}
 			taken[k] = by
 		}
+		for t := range named {
+			out = append(out, &change.Problem{Code: "no-such-table", Subject: "pipeline " + p.Name, Cause: fmt.Sprintf("table %s does not exist at source %s", t, p.Source),
+				Remedy: "correct the name in tables.include, or use a pattern for tables that are still to come"})
+		}
 	}
-	return out
+	return out, refused
+}
+
+// namedTables are the tables that a pipeline includes by name, not by pattern.
+func namedTables(p *PipelineSpec) map[change.TableID]bool {
+	named := map[change.TableID]bool{}
+	for _, pat := range p.Tables.Include {
+		schema, name, _ := strings.Cut(pat, ".")
+		if t := (change.TableID{Schema: schema, Name: name}); !strings.ContainsAny(pat, "*?") && p.Matches(t) {
+			named[t] = true
+		}
+	}
+	return named
 }
 
 // writerOf names the task that writes a target table, unless it is the same one.

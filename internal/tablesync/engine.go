@@ -248,14 +248,10 @@ func (e *Engine) load(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, s := range defs.Targets {
-		if err := e.addTargetLocked(s); err != nil {
-			return err
-		}
+		e.addTargetLocked(s)
 	}
 	for _, s := range defs.Sources {
-		if err := e.addSourceLocked(s); err != nil {
-			return err
-		}
+		e.addSourceLocked(s)
 	}
 	for _, p := range defs.Pipelines {
 		e.mu.pipelines[p.Name] = &pipelineRun{spec: p}

@@ -335,3 +335,48 @@ func TestDefinitionsFollow(t *testing.T) {
 		t.Errorf("checkpoints after a prune: got %v, %v, want none", rows, err)
 	}
 }
+
+// TestTablesNamedInAPipeline: a table that is named must be fit; one that only a
+// pattern matches is refused alone.
+func TestTablesNamedInAPipeline(t *testing.T) {
+	r := newRig(t, testdb.MariaDBOptions{})
+	r.exec("CREATE DATABASE shop", "CREATE TABLE shop.good(id INT PRIMARY KEY)", "CREATE TABLE shop.nokey(id INT)")
+	r.start()
+	d := r.definitions()
+	for name, code := range map[string]string{"shop.absent": "no-such-table", "shop.nokey": "table-without-key"} {
+		d.Pipelines[0].Tables.Include = []string{"shop.good", name}
+		_, err := r.engine.Apply(t.Context(), d, tablesync.ApplyOptions{})
+		var p *change.Problem
+		if !errors.As(err, &p) || p.Code != code || p.Remedy == "" || !strings.Contains(err.Error(), name) {
+			t.Errorf("apply with %s: got %v, want the problem %s with a remedy", name, err, code)
+		}
+	}
+	if got := len(r.engine.Pipelines()); got != 0 {
+		t.Errorf("pipelines after a refusal: got %d, want none", got)
+	}
+	d.Pipelines[0].Tables.Include = []string{"shop.*"}
+	diffs, err := r.engine.Apply(t.Context(), d, tablesync.ApplyOptions{})
+	if err != nil || len(diffs) != 4 || diffs[3].Action != "refused" || diffs[3].Name != "shop.nokey" {
+		t.Errorf("apply of a pattern: got %+v, %v, want shop.nokey refused", diffs, err)
+	}
+	r.inState(1, tablesync.Streaming)
+}
+
+// TestMissingPasswordIsOneServersState: a source or target whose connector cannot
+// be made has a state; the process runs.
+func TestMissingPasswordIsOneServersState(t *testing.T) {
+	r := streamingRig(t)
+	r.stop()
+	why := "the password file is missing"
+	refuse.Store(&why)
+	t.Cleanup(func() { refuse.Store(nil) })
+	r.start()
+	eventually(t, "both are named", func() (bool, string) {
+		s, g := r.engine.Sources()[0], r.engine.Targets()[0]
+		return s.State == "failed" && strings.Contains(s.Reason, "password"), fmt.Sprintf("%+v %+v", s, g)
+	})
+	refuse.Store(nil)
+	r.exec("INSERT INTO shop.a VALUES(60,'after')")
+	r.inState(3, tablesync.Streaming)
+	r.same("shop")
+}

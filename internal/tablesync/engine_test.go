@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,12 +23,28 @@ import (
 // connector makes MySQL connectors for servers without passwords.
 type connector struct{}
 
+// refuse, when it is set, is why no connector can be made.
+var refuse atomic.Pointer[string]
+
+func refused() error {
+	if s := refuse.Load(); s != nil {
+		return errors.New(*s)
+	}
+	return nil
+}
+
 func (connector) Source(s tablesync.ServerSpec) (tablesync.Source, error) {
+	if err := refused(); err != nil {
+		return nil, err
+	}
 	return mysql.NewSource(mysql.Config{Name: s.Name, Addr: s.Address, User: s.User},
 		mysql.SourceOptions{Own: []change.TableID{{Schema: "runnel"}}})
 }
 
 func (connector) Sink(s tablesync.ServerSpec) (tablesync.Sink, error) {
+	if err := refused(); err != nil {
+		return nil, err
+	}
 	return mysql.NewSink(mysql.Config{Name: s.Name, Addr: s.Address, User: s.User}, mysql.SinkOptions{Connections: s.Connections})
 }
 

@@ -146,9 +146,11 @@ func (t *tableLane) unseen(c *change.Chunk) []change.Row {
 	return rows
 }
 
-// lagOf is the age of a group at the moment its rows are in the target.
+// lagOf is the age of a group at the moment its rows are in the target: the time
+// since it was read, or since its commit where that is longer. A source may tell
+// the commit to the second only, so a second is taken off that.
 func lagOf(it *capture.Item, now time.Time) time.Duration {
-	return max(now.Sub(it.CommitTime), 0)
+	return max(now.Sub(it.ReadTime), now.Sub(it.CommitTime)-time.Second, 0)
 }
 
 // stopsAtDDL reports the pipeline's policy for schema changes.

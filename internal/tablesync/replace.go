@@ -32,17 +32,14 @@ func (e *Engine) replaceServers(ctx context.Context, d Definitions) error {
 			errs = append(errs, t.halt(ctx))
 		}
 		e.mu.Lock()
-		err := e.addTargetLocked(spec)
-		if now := e.mu.targets[spec.Name]; err == nil && t != nil {
+		e.addTargetLocked(spec)
+		if now := e.mu.targets[spec.Name]; t != nil {
 			// Tasks hold the old value: it takes over what the new one has.
 			t.spec, t.sink, t.pool = now.spec, now.sink, now.pool
 			e.mu.targets[spec.Name] = t
 		}
-		if err == nil {
-			e.startTargetLocked(e.mu.targets[spec.Name])
-		}
+		e.startTargetLocked(e.mu.targets[spec.Name])
 		e.mu.Unlock()
-		errs = append(errs, err)
 	}
 	for _, spec := range d.Sources {
 		e.mu.Lock()
@@ -53,15 +50,14 @@ func (e *Engine) replaceServers(ctx context.Context, d Definitions) error {
 			errs = append(errs, s.conn.Close())
 		}
 		e.mu.Lock()
-		err := e.addSourceLocked(spec)
-		if now := e.mu.sources[spec.Name]; err == nil && s != nil {
+		e.addSourceLocked(spec)
+		if now := e.mu.sources[spec.Name]; s != nil {
 			s.spec, s.conn, s.copies = now.spec, now.conn, now.copies
 			e.mu.sources[spec.Name] = s
-		} else if err == nil {
+		} else {
 			restart = append(restart, now)
 		}
 		e.mu.Unlock()
-		errs = append(errs, err)
 	}
 	e.mu.Lock()
 	e.refilterLocked()

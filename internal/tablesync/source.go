@@ -38,11 +38,8 @@ type sourceRun struct {
 	}
 }
 
-func (e *Engine) addSourceLocked(spec ServerSpec) error {
-	conn, err := e.cfg.Connect.Source(spec)
-	if err != nil {
-		return fmt.Errorf("source %s: %w", spec.Name, err)
-	}
+func (e *Engine) addSourceLocked(spec ServerSpec) {
+	conn := newLazySource(func() (Source, error) { return e.cfg.Connect.Source(spec) })
 	readers := spec.CopyReaders
 	if readers == 0 {
 		readers = 2
@@ -50,7 +47,6 @@ func (e *Engine) addSourceLocked(spec ServerSpec) error {
 	s := &sourceRun{e: e, spec: spec, conn: conn, filter: newSourceFilter(), wake: make(chan struct{}, 1), lookNow: make(chan struct{}, 1), copies: newCopyQueue(readers)}
 	s.mu.tasks, s.mu.barred = map[*task]struct{}{}, map[taskKey]bool{}
 	e.mu.sources[spec.Name] = s
-	return nil
 }
 
 func (s *sourceRun) addTask(t *task, table change.TableID) {

@@ -3,6 +3,7 @@ package tablesync
 import (
 	"errors"
 	"fmt"
+	"net"
 	"regexp"
 	"strings"
 
@@ -94,7 +95,9 @@ func (s *ServerSpec) Validate(kind string) error {
 	if s.Type != "mysql" {
 		bad("type %q is not known; use mysql (for MySQL and MariaDB)", s.Type)
 	}
-	if host, port, ok := strings.Cut(s.Address, ":"); !ok || host == "" || port == "" {
+	if strings.Contains(s.Address, "@") { // it may hold a password: not repeated
+		bad("address holds a user or a password; want host:port, with user, and passwordEnv or passwordFile, beside it")
+	} else if host, port, err := net.SplitHostPort(s.Address); err != nil || host == "" || port == "" {
 		bad("address %q: want host:port", s.Address)
 	}
 	if s.User == "" {

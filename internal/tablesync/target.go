@@ -3,7 +3,6 @@ package tablesync
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -28,18 +27,14 @@ type targetRun struct {
 	}
 }
 
-func (e *Engine) addTargetLocked(spec ServerSpec) error {
+func (e *Engine) addTargetLocked(spec ServerSpec) {
 	if spec.Connections == 0 {
 		spec.Connections = 2
 	}
-	sink, err := e.cfg.Connect.Sink(spec)
-	if err != nil {
-		return fmt.Errorf("target %s: %w", spec.Name, err)
-	}
+	sink := newLazySink(func() (Sink, error) { return e.cfg.Connect.Sink(spec) })
 	t := &targetRun{e: e, spec: spec, sink: sink, pool: newPool(spec.Connections)}
 	t.mu.waiting = map[*tableLane]struct{}{}
 	e.mu.targets[spec.Name] = t
-	return nil
 }
 
 func (e *Engine) startTargetLocked(t *targetRun) {

@@ -102,7 +102,7 @@ type Counters struct {
 type Difference struct {
 	Kind   string `json:"kind"`
 	Name   string `json:"name"`
-	Action string `json:"action"` // "create", "update", "unchanged", "remove"
+	Action string `json:"action"` // "create", "update", "unchanged", "remove"; "refused" for a table that a pattern matches
 	Detail string `json:"detail,omitempty"`
 }
 
