@@ -62,3 +62,28 @@ func backlogRig(b *testing.B, tables int) *rig {
 	r.inState(tables, tablesync.Streaming)
 	return r
 }
+
+// BenchmarkManyTables measures how long new tables take from the pipeline to
+// streaming: creation at the target, copy of a few rows, hand-over.
+func BenchmarkManyTables(b *testing.B) {
+	const tables, rows = 1000, 50
+	for b.Loop() {
+		b.StopTimer()
+		r := newRig(b, testdb.MariaDBOptions{ExtraArgs: []string{"--innodb-buffer-pool-size=1G", "--table-open-cache=4000"}})
+		sql := []string{"CREATE DATABASE shop", "USE shop"}
+		for n := range tables {
+			sql = append(sql, fmt.Sprintf("CREATE TABLE shop.t%d(id BIGINT PRIMARY KEY, name VARCHAR(60))", n),
+				fmt.Sprintf("INSERT INTO shop.t%d SELECT seq, CONCAT('customer ', seq) FROM seq_1_to_%d", n, rows))
+		}
+		r.exec(sql...)
+		r.start()
+		b.StartTimer()
+		began := time.Now()
+		r.apply(shopPipeline)
+		r.inState(tables, tablesync.Streaming)
+		b.ReportMetric(tables/time.Since(began).Seconds(), "tables/s")
+		b.StopTimer()
+		r.stop()
+		b.StartTimer()
+	}
+}
