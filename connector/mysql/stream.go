@@ -169,7 +169,10 @@ func (r *reader) run(ctx context.Context) {
 func (r *reader) read(ctx context.Context) error {
 	for {
 		raw, err := r.dump.next()
-		if err != nil {
+		switch {
+		case err != nil && ctx.Err() != nil: // cancel closed the connection
+			return errStreamClosed
+		case err != nil:
 			return err
 		}
 		d, err := r.asm.event(raw)
