@@ -454,3 +454,28 @@ func TestLockedTableIsTransient(t *testing.T) {
 		t.Errorf("got %+v (%v) once the lock is gone, want two columns", l, err)
 	}
 }
+
+// Whatever the log holds, reading it ends without harm, and what is rewritten
+// names the target where the source's table stood.
+func FuzzRewrite(f *testing.F) {
+	for _, s := range []string{
+		"ALTER TABLE a ADD b INT", "ALTER TABLE `s`.`a` DROP FOREIGN KEY x, ADD FOREIGN KEY (y) REFERENCES a(z)", "CREATE INDEX i ON a (b)",
+		"DROP INDEX i ON s.a", "ALTER TABLE a /*!50100 PARTITION BY HASH (x) */", "ALTER TABLE `a", "ALTER TABLE a COMMENT 'x", "/* ALTER */", "", "ALTER", "DROP CONSTRAINT",
+	} {
+		f.Add(s, "")
+		f.Add(s, "ANSI_QUOTES,NO_BACKSLASH_ESCAPES")
+	}
+	f.Fuzz(func(t *testing.T, sql, mode string) {
+		d := change.DDL{Source: change.TableID{Schema: "s", Name: "a"}, Target: change.TableID{Schema: "t`", Name: "b"},
+			Statement: &change.Statement{SQL: sql, DefaultSchema: "s", SQLMode: mode}}
+		got, err := rewrite(d, d.Target, true)
+		if err == nil && !strings.Contains(got, "`t```.`b`") {
+			t.Errorf("got %q from %q, want the target's name in it", got, sql)
+		}
+		if def, err := parseDefinition(sql); err == nil {
+			if _, err := def.comparable(); err == nil {
+				def.portable().create("x")
+			}
+		}
+	})
+}
