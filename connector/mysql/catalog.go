@@ -20,6 +20,10 @@ func (s *Source) Tables(ctx context.Context, match func(change.TableID) bool) ([
 		return nil, err
 	}
 	defer c.close()
+	info, err := c.identify(ctx, s.cfg.subject())
+	if err != nil {
+		return nil, err
+	}
 	drafts, err := c.drafts(ctx, userTables, match)
 	if err != nil {
 		return nil, fmt.Errorf("list tables of %s: %w", s.cfg.subject(), err)
@@ -31,7 +35,7 @@ func (s *Source) Tables(ctx context.Context, match func(change.TableID) bool) ([
 			continue
 		}
 		out = append(out, change.TableInfo{Table: id, Layout: l, RowsEstimate: d.rows, SizeBytesEstimate: d.sizeBytes,
-			Problem: tableProblem(l, d.tableType)})
+			Problem: tableProblem(l, d.tableType, info.version)})
 	}
 	slices.SortFunc(out, func(a, b change.TableInfo) int {
 		if n := strings.Compare(a.Table.Schema, b.Table.Schema); n != 0 {
@@ -44,7 +48,7 @@ func (s *Source) Tables(ctx context.Context, match func(change.TableID) bool) ([
 
 // tableProblem says why a table cannot be captured, nil when it can. A table of
 // an engine without transactions can: its changes are in the log, each by itself.
-func tableProblem(l *change.Layout, tableType string) *change.Problem {
+func tableProblem(l *change.Layout, tableType, version string) *change.Problem {
 	p := &change.Problem{Subject: "table " + l.Table.String()}
 	if tableType == "SYSTEM VERSIONED" {
 		p.Code = "table-system-versioned"
@@ -58,6 +62,12 @@ func tableProblem(l *change.Layout, tableType string) *change.Problem {
 			p.Code = "column-type"
 			p.Cause = fmt.Sprintf("column %s has type %s, which this version does not read", c.Name, c.Type)
 			p.Remedy = "leave the table out, or change the column's type"
+			return p
+		}
+		if c.Base == "uuid" && oldUUIDs(version) {
+			p.Code = "column-type"
+			p.Cause = fmt.Sprintf("column %s has type uuid, which MariaDB %s stores in a form of its own", c.Name, version)
+			p.Remedy = "leave the table out, or update the server within its series"
 			return p
 		}
 		if p.Cause = labelFault(c); p.Cause != "" {
@@ -81,6 +91,18 @@ func tableProblem(l *change.Layout, tableType string) *change.Problem {
 		}
 	}
 	return nil
+}
+
+// oldUUIDs reports versions of MariaDB from before its UUIDs got their final form
+// (MDEV-29959).
+func oldUUIDs(version string) bool {
+	first := map[[2]int]int{{10, 10}: 6, {10, 11}: 5, {11, 0}: 3, {11, 1}: 2}
+	var major, minor, patch int
+	if n, err := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); err != nil || n != 3 {
+		return false
+	}
+	from, series := first[[2]int{major, minor}]
+	return series && patch < from || major == 10 && minor < 10
 }
 
 // labelFault says why labels of an ENUM or SET cannot be trusted, "" when they
@@ -161,6 +183,9 @@ func (s *session) touch(ctx context.Context, t change.TableID) error {
 		return err
 	case 1146, 1049:
 		return fmt.Errorf("%s: %w", t, change.ErrNoTable)
+	case 1142, 1044:
+		return &change.Problem{Code: "privilege", Subject: "table " + t.String(), Cause: "the account may not read it (" + shortError(err).Error() + ")",
+			Remedy: "run GRANT SELECT ON " + ident(t.Schema) + ".* TO the account"}
 	}
 	return fmt.Errorf("touch %s: %w", t, err)
 }
@@ -207,7 +232,7 @@ func (s *Source) Pin(ctx context.Context, t change.TableID) (*change.Layout, cha
 	if l.Definition, err = holder.definition(ctx, t); err != nil {
 		return nil, nil, fmt.Errorf("pin: %w", err)
 	}
-	if p := tableProblem(l, d[t].tableType); p != nil {
+	if p := tableProblem(l, d[t].tableType, info.version); p != nil {
 		return nil, nil, p
 	}
 	return l, m, nil

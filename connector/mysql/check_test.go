@@ -187,3 +187,59 @@ func TestConnectToSomethingElse(t *testing.T) {
 		<-done
 	}
 }
+
+// TestLeastPrivileges: what Check asks for is enough for everything.
+func TestLeastPrivileges(t *testing.T) {
+	m := testdb.MariaDBFor(t, testdb.MariaDBOptions{})
+	if err := m.CreateUser(testContext(t), "u", "p", "SELECT ON d.*", "BINLOG MONITOR", "REPLICATION SLAVE"); err != nil {
+		t.Fatal(err)
+	}
+	execSQL(t, m, "CREATE DATABASE d", "CREATE DATABASE hidden", "CREATE TABLE d.t (id INT PRIMARY KEY)", "CREATE TABLE d.c (id INT PRIMARY KEY, t INT, FOREIGN KEY (t) REFERENCES t (id) ON DELETE CASCADE)",
+		"CREATE TABLE hidden.t (id INT PRIMARY KEY)")
+	cfg, err := ParseDSN(m.DSN("u", "p"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewSource(cfg, SourceOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if ps, err := s.Check(testContext(t)); err != nil || len(ps) != 0 {
+		t.Errorf("got problems %v and error %v, want none", ps, err)
+	}
+	from := now(t, s)
+	execSQL(t, m, "INSERT INTO d.t VALUES (1),(2)", "DELETE FROM d.t WHERE id=1")
+	if got, want := show(t, s, readTo(t, s, from, wantSchema("d"))), "insert t (1)\ninsert t (2)\nend\ndelete t (1)\nlost-rows [d.c]\nend\n"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	infos, err := s.Tables(testContext(t), func(change.TableID) bool { return true })
+	if err != nil || len(infos) != 2 || infos[1].Problem != nil {
+		t.Fatalf("got tables %v and error %v, want two without problems", infos, err)
+	}
+	l, _, err := s.Pin(testContext(t), infos[1].Table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Fingerprint() != infos[1].Layout.Fingerprint() {
+		t.Error("the pinned layout and that of the list differ")
+	}
+	if got := len(readChunks(t, s, l, 10)); got != 1 {
+		t.Errorf("got %d rows, want 1", got)
+	}
+	var p *change.Problem
+	if _, _, err := s.Pin(testContext(t), change.TableID{Schema: "hidden", Name: "t"}); !errors.As(err, &p) || p.Code != "privilege" {
+		t.Errorf("got %v for a table that may not be read, want a problem privilege", err)
+	}
+}
+
+func TestOldUUIDs(t *testing.T) {
+	for version, want := range map[string]bool{
+		"10.7.8-MariaDB": true, "10.10.5-MariaDB": true, "10.10.6-MariaDB": false, "10.11.4-MariaDB-log": true, "10.11.19-MariaDB-0+deb12u1-log": false,
+		"11.0.2-MariaDB": true, "11.2.1-MariaDB": false, "12.0.1-MariaDB": false, "unknown": false,
+	} {
+		if got := oldUUIDs(version); got != want {
+			t.Errorf("%s: got %v, want %v", version, got, want)
+		}
+	}
+}
