@@ -90,6 +90,9 @@ func (a *assembler) event(raw []byte) (d delivery, err error) {
 		return d, a.damaged(err)
 	}
 	if e.artificial() {
+		if e.kind == evHeartbeat || e.kind == evHeartbeatV2 {
+			return a.heartbeat(&e), nil
+		}
 		return d, a.artificial(&e, raw)
 	}
 	before := a.pos
@@ -336,8 +339,12 @@ func (a *assembler) deliver(d *draft, e *event) delivery {
 	}
 	a.guess = extent{d.used, len(d.events)}
 	out := delivery{generation: d.generation, skipped: d.skipped, missed: d.missed, silent: d.silent}
+	open := a.openFrom()
+	if !open.IsZero() {
+		end.Token += openMark + open.Token
+	}
 	out.group = &change.Group{
-		Start: d.start, End: end, OpenFrom: a.openFrom(),
+		Start: d.start, End: end, OpenFrom: open,
 		CommitTime: time.Unix(int64(e.timestamp), 0), ReadTime: a.now(),
 		Events: d.events, SizeBytes: d.size, Own: d.own,
 	}
@@ -363,6 +370,21 @@ func (a *assembler) endAt(g gtid) change.Position {
 	p.Token = string(a.text)
 	a.last = p.Token[at:]
 	return p
+}
+
+// heartbeat makes an empty group of a server that has nothing to send: whoever
+// waits for the end of the log gets there, also when it ends with events that
+// belong to no group.
+func (a *assembler) heartbeat(e *event) delivery {
+	at := uint64(e.logPos)
+	if a.cur != nil || at < a.pos || a.pos > maxDumpOffset || binary.BigEndian.Uint64(a.previous.Order[8:]) == at &&
+		binary.BigEndian.Uint64(a.previous.Order[:8]) == a.fileNo {
+		return delivery{}
+	}
+	a.pos = at
+	d := a.deliver(a.newDraft(at), e)
+	d.group.CommitTime = d.group.ReadTime
+	return d
 }
 
 // openFrom is the lowest start of the groups put aside.

@@ -30,8 +30,7 @@ type stream struct {
 	unhook func() bool
 
 	// Of the one user:
-	last change.Position // End of the last delivered group
-	open change.Position // its OpenFrom
+	last change.Position // End of the last delivered group; its token names open ones
 
 	mu struct {
 		sync.Mutex
@@ -81,7 +80,7 @@ func (s *stream) Next(ctx context.Context) (*change.Group, error) {
 			}
 			continue
 		}
-		s.last, s.open = d.group.End, d.group.OpenFrom
+		s.last = d.group.End
 		return d.group, nil
 	}
 }
@@ -96,15 +95,11 @@ func (s *stream) stale(d *delivery) bool {
 		slices.ContainsFunc(d.missed, s.filter.WantsNew)
 }
 
-// rewind reads again from behind the last delivered group, or from the start of
-// the lowest that was open there: what was read ahead lacks rows.
+// rewind reads again from behind the last delivered group: what was read ahead
+// lacks rows.
 func (s *stream) rewind(ctx context.Context) error {
 	s.stop()
-	from := s.last
-	if !s.open.IsZero() {
-		from = s.open
-	}
-	if err := s.start(ctx, from); err != nil {
+	if err := s.start(ctx, s.last); err != nil {
 		return fmt.Errorf("read log of %s again for a new table: %w", s.source.cfg.subject(), err)
 	}
 	return nil
