@@ -83,6 +83,15 @@ type Statement struct {
 	Renames []Rename
 	// SQLMode is the session's sql_mode as the server's text, "" when unknown.
 	SQLMode string
+	// Timestamp is when the statement began at the source, in seconds since 1970
+	// with a fraction: what its current time was. "" when unknown.
+	Timestamp string
+	// TimeZone is the session's time zone where the statement depends on it, as an
+	// offset or a name; "" otherwise.
+	TimeZone string
+	// Volatile: the statement computes values that differ each time it runs (a
+	// random number, a UUID, the user's name).
+	Volatile bool
 }
 
 // Rename is one table's old and new name.

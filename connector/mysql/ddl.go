@@ -230,11 +230,7 @@ func (c *sinkConn) look(ctx context.Context, intent *change.Intent) (ddlState, e
 // runIntent runs the announced statement on the target table. When it fails, the
 // catalog has the last word: an earlier owner's run may have ended meanwhile.
 func (s *Sink) runIntent(ctx context.Context, c *sinkConn, d change.DDL, intent *change.Intent) error {
-	mode := ""
-	if d.Statement != nil {
-		mode = d.Statement.SQLMode
-	}
-	err := c.statementSession(ctx, mode, intent.Target.Schema)
+	err := c.statementSession(ctx, d.Statement, intent.Target.Schema)
 	if err == nil {
 		if err = c.runLong(ctx, intent.SQL); err != nil {
 			err = ddlProblem(d.Target, intent.SQL, err)

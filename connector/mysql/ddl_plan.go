@@ -213,7 +213,7 @@ func (c *sinkConn) alterTwin(ctx context.Context, d change.DDL, twin change.Tabl
 	if err != nil {
 		return nil, err
 	}
-	if err := c.statementSession(ctx, d.Statement.SQLMode, twin.Schema); err != nil {
+	if err := c.statementSession(ctx, d.Statement, twin.Schema); err != nil {
 		return nil, err
 	}
 	_, err = c.run(ctx, []byte(sql), nil)
@@ -248,14 +248,24 @@ func (c *sinkConn) createTwin(ctx context.Context, t change.TableID, text string
 }
 
 // statementSession makes the session read and run a statement as the source's
-// did. Without a known sql_mode it is one in which whatever ran there runs here.
-func (c *sinkConn) statementSession(ctx context.Context, mode, schema string) error {
-	if mode == "" {
-		mode = lenientMode
+// did: its sql_mode, its time and time zone, from which defaults and conversions
+// are computed. Without a known sql_mode it is one in which whatever ran there runs
+// here.
+func (c *sinkConn) statementSession(ctx context.Context, st *change.Statement, schema string) error {
+	mode, set := lenientMode, ""
+	if st != nil {
+		if st.SQLMode != "" {
+			mode = st.SQLMode
+		}
+		if st.Timestamp != "" {
+			set += ", timestamp=" + st.Timestamp
+		}
+		if st.TimeZone != "" {
+			set += ", time_zone=" + quoteString(st.TimeZone)
+		}
 	}
-	set := ""
 	if c.info.mariadb {
-		set = ", innodb_strict_mode=0, system_versioning_alter_history=KEEP"
+		set += ", innodb_strict_mode=0, system_versioning_alter_history=KEEP"
 	}
 	set += "; USE " + quoteName(schema)
 	for {
@@ -285,7 +295,7 @@ func withoutMode(mode, refusal string) string {
 
 // rowSession is the opposite of statementSession.
 func (c *sinkConn) rowSession(ctx context.Context) error {
-	_, err := c.run(ctx, []byte("SET sql_mode='"+sinkMode+"'"), nil)
+	_, err := c.run(ctx, []byte("SET sql_mode='"+sinkMode+"', time_zone='+00:00', timestamp=DEFAULT"), nil)
 	return err
 }
 

@@ -269,6 +269,8 @@ type query struct {
 	text      []byte // in the client's character set
 	errorCode uint16
 	sqlMode   uint64
+	micros    uint32 // fraction of the second at which the statement began
+	timeZone  string // set where the statement depends on it
 	hasMode   bool
 	charset   uint16 // collation id of the client's character set, 0 when unknown
 }
@@ -300,9 +302,8 @@ func parseQuery(kind byte, b []byte) (query, error) {
 	return q, nil
 }
 
-// readVariables reads the status variables up to those of interest: flags,
-// sql_mode, catalog, auto increment and character set come first and in this
-// order; the first other one ends the search.
+// readVariables reads the status variables of interest: sql_mode, character set,
+// time zone, fraction of the second. The first unknown one ends the search.
 func (q *query) readVariables(v []byte) {
 	for len(v) > 0 {
 		code := v[0]
@@ -322,6 +323,23 @@ func (q *query) readVariables(v []byte) {
 		case 6:
 			if len(v) > 0 {
 				n = 1 + int(v[0])
+			}
+		case 5:
+			if len(v) > 0 && len(v) > int(v[0]) {
+				n = 1 + int(v[0])
+				q.timeZone = string(v[1:n])
+			}
+		case 7, 8: // names of days, character set of the database
+			n = 2
+		case 9: // tables of a multi-table update
+			n = 8
+		case 11: // invoker: user and host
+			if len(v) > 0 && len(v) > 1+int(v[0]) {
+				n = 2 + int(v[0]) + int(v[1+int(v[0])])
+			}
+		case 13, 128: // MySQL's and MariaDB's microseconds
+			if n = 3; len(v) >= n {
+				q.micros = uint32(v[0]) | uint32(v[1])<<8 | uint32(v[2])<<16
 			}
 		default:
 			return

@@ -19,7 +19,7 @@ func (a *assembler) query(e *event, q *query, before uint64) (delivery, error) {
 	if a.cur == nil {
 		a.cur = a.newDraft(before)
 	}
-	a.statement(q)
+	a.statement(e, q)
 	if a.cur.begun {
 		return delivery{}, nil
 	}
@@ -138,7 +138,7 @@ func hexLiteral(s string) ([]byte, error) {
 }
 
 // statement adds what a logged statement does to captured tables.
-func (a *assembler) statement(q *query) {
+func (a *assembler) statement(e *event, q *query) {
 	if a.cur.startAlter || a.cur.undoAlter { // counted at its commit, or never
 		return
 	}
@@ -155,7 +155,16 @@ func (a *assembler) statement(q *query) {
 	if st.kind == "" || ddl && q.errorCode != 0 && st.kind != change.DropTable {
 		return
 	}
-	out := &change.Statement{Kind: st.kind, DefaultSchema: q.schema, SQL: text, SQLMode: q.modeText()}
+	out := &change.Statement{Kind: st.kind, DefaultSchema: q.schema, SQL: text, SQLMode: q.modeText(),
+		Timestamp: fmt.Sprintf("%d.%06d", e.timestamp, q.micros), TimeZone: q.timeZone}
+	if ddl {
+		out.Volatile = volatile(tokens(text, d))
+	}
+	if out.TimeZone == "SYSTEM" {
+		if out.TimeZone = "+00:00"; a.server.systemZone != "UTC" && a.server.systemZone != "GMT" {
+			out.TimeZone, out.Volatile = "", true // its rules are the source machine's own
+		}
+	}
 	out.Tables = a.concerned(&st)
 	for i, n := range st.names {
 		if n.role == roleRenamed {

@@ -35,7 +35,9 @@ func (s *Sink) prepare(ctx context.Context, f change.Fence, t change.TaskTarget)
 		return fmt.Errorf("encode layout: %w", err)
 	}
 	there, err := s.fits(ctx, t)
-	if err != nil {
+	var misfit *change.Problem
+	renew := t.Existing == change.EmptyTable && errors.As(err, &misfit)
+	if err != nil && !renew {
 		return err
 	}
 	if err := s.own(ctx, f, t); err != nil {
@@ -43,6 +45,12 @@ func (s *Sink) prepare(ctx context.Context, f change.Fence, t change.TaskTarget)
 	}
 	if err := fault.Point(prepareOwned); err != nil {
 		return err
+	}
+	if renew { // the table of an earlier life, which the source's has left behind
+		if err := s.drop(ctx, f, t); err != nil {
+			return err
+		}
+		there = false
 	}
 	if !there {
 		if err := s.createTable(ctx, f, t); err != nil {
@@ -90,14 +98,38 @@ func (s *Sink) fits(ctx context.Context, t change.TaskTarget) (there bool, err e
 		}
 		there = true
 		if p := misfit(t.Layout, have); p != nil {
-			if t.Existing == change.EmptyTable {
-				p.Remedy += "; or DROP TABLE " + quoteTable(t.Target) + ", it is created anew"
-			}
 			return p
 		}
-		return nil
+		return c.noTriggerBefore(ctx, t.Target)
 	})
 	return there, err
+}
+
+// noTriggerBefore refuses triggers that can change rows on their way into the
+// table. Triggers that run afterwards are the owner's business, see Notes.
+func (c *sinkConn) noTriggerBefore(ctx context.Context, t change.TableID) error {
+	a, err := c.queryAll(ctx, "SELECT TRIGGER_NAME FROM information_schema.TRIGGERS WHERE ACTION_TIMING='BEFORE' AND "+
+		"EVENT_MANIPULATION<>'DELETE' AND EVENT_OBJECT_SCHEMA="+quoteString(t.Schema)+" AND EVENT_OBJECT_TABLE="+quoteString(t.Name)+" LIMIT 1")
+	if err != nil || len(a.rows) == 0 {
+		return err
+	}
+	name := change.TableID{Schema: t.Schema, Name: string(a.rows[0][0])}
+	return &change.Problem{
+		Code: "target-trigger-before", Subject: "target table " + t.String(),
+		Cause:  fmt.Sprintf("its trigger %s runs before rows are written and can change them; what the source's own triggers did comes with the rows", name.Name),
+		Remedy: "DROP TRIGGER " + quoteTable(name) + ", or make it run AFTER, then retry the task",
+	}
+}
+
+// drop removes the table of an earlier life, unless this incarnation has begun.
+func (s *Sink) drop(ctx context.Context, f change.Fence, t change.TaskTarget) error {
+	return s.underFence(ctx, f, t.Target, func(c *sinkConn) error {
+		a, err := c.queryAll(ctx, "SELECT 1 FROM "+s.tables.checkpoint+" WHERE incarnation="+quoteString(t.Incarnation))
+		if err != nil || len(a.rows) > 0 {
+			return err
+		}
+		return c.runLong(ctx, "DROP TABLE IF EXISTS "+quoteTable(t.Target))
+	})
 }
 
 // empty removes the rows of an earlier life. A table to which this incarnation has

@@ -105,7 +105,9 @@ type serverInfo struct {
 	history   string
 	logBase   string // name of log files without the number
 	foldNames bool
-	charsets  map[uint16]string // collation id → character set
+	// systemZone is the name of the time zone that the session zone SYSTEM means.
+	systemZone string
+	charsets   map[uint16]string // collation id → character set
 }
 
 // identify asks the server who it is.
@@ -138,8 +140,15 @@ func (s *session) identify(ctx context.Context, subject string) (serverInfo, err
 
 // readCharsets fills the map from collation ids, which logged statements carry.
 func (s *session) readCharsets(ctx context.Context, info *serverInfo) error {
+	zone, err := s.text(ctx, "SELECT @@system_time_zone")
+	if err != nil {
+		return fmt.Errorf("read time zone of %s: %w", info.subject, err)
+	}
+	if len(zone) == 1 && len(zone[0]) == 1 {
+		info.systemZone = zone[0][0]
+	}
 	info.charsets = map[uint16]string{}
-	err := s.each(ctx, "SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATIONS WHERE ID IS NOT NULL", func(r [][]byte) error {
+	err = s.each(ctx, "SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATIONS WHERE ID IS NOT NULL", func(r [][]byte) error {
 		if n := number(r[0]); n > 0 && n < 1<<16 {
 			info.charsets[uint16(n)] = string(r[1])
 		}

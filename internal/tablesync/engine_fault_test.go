@@ -380,3 +380,65 @@ func TestMissingPasswordIsOneServersState(t *testing.T) {
 	r.inState(3, tablesync.Streaming)
 	r.same("shop")
 }
+
+// TestSchemaChangesThatComputeValues: what the statement computed at the source is
+// what the target holds, or the task says that it cannot be.
+func TestSchemaChangesThatComputeValues(t *testing.T) {
+	r := streamingRig(t)
+	r.exec("SET timestamp=1700000000.123456", "ALTER TABLE shop.a ADD COLUMN seen DATETIME(6) DEFAULT CURRENT_TIMESTAMP(6), ADD COLUMN day DATE DEFAULT (CURRENT_DATE)")
+	r.exec("ALTER TABLE shop.b ADD COLUMN ts TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)",
+		"SET time_zone='+05:30'", "ALTER TABLE shop.b MODIFY ts DATETIME(3) NOT NULL", "SET timestamp=1600000000", "ALTER TABLE shop.b ADD COLUMN at DATETIME DEFAULT NOW()")
+	eventually(t, "the columns are there", func() (bool, string) {
+		rows, err := r.target.Query(t.Context(), "SELECT at FROM shop.b")
+		return err == nil && len(rows) == 2, fmt.Sprint(rows, err)
+	})
+	r.inState(3, tablesync.Streaming)
+	r.same("shop")
+	r.exec("ALTER TABLE shop.c ADD COLUMN tag VARCHAR(40) DEFAULT (UUID())")
+	if v := r.waitState("shop.c", tablesync.NeedsResync); !strings.Contains(v.Reason, "UUID") || v.Remedy == "" {
+		t.Errorf("got %+v, want a reason with the statement and a remedy", v)
+	}
+	r.command("shop.c", "resync")
+	r.inState(3, tablesync.Streaming)
+	r.same("shop")
+}
+
+func TestDropAndCreateWithOtherColumns(t *testing.T) {
+	r := streamingRig(t)
+	first := r.taskOf("shop.a").ID
+	r.exec("DROP TABLE shop.a", "CREATE TABLE shop.a(k VARCHAR(10) PRIMARY KEY, other INT)", "INSERT INTO shop.a VALUES('x', 1)")
+	eventually(t, "the new table streams", func() (bool, string) {
+		page, err := r.engine.Tasks(tablesync.TaskQuery{Table: "shop.a"})
+		return err == nil && len(page.Tasks) == 1 && page.Tasks[0].ID != first && page.Tasks[0].State == tablesync.Streaming, fmt.Sprintf("%+v", page.Tasks)
+	})
+	r.same("shop")
+}
+
+// TestTriggerAtTheTarget: one that can change rows is refused, one that looks on
+// is not.
+func TestTriggerAtTheTarget(t *testing.T) {
+	r := newRig(t, testdb.MariaDBOptions{})
+	for _, m := range []*testdb.MariaDB{r.source, r.target} {
+		if err := m.Exec(t.Context(), "CREATE DATABASE shop", "CREATE TABLE shop.a(id INT PRIMARY KEY, v INT)", "CREATE TABLE shop.b(id INT PRIMARY KEY, v INT)"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.exec("INSERT INTO shop.a VALUES(1,1)", "INSERT INTO shop.b VALUES(1,1)")
+	if err := r.target.Exec(t.Context(), "CREATE DATABASE aside", "CREATE TABLE aside.n(n INT)",
+		"CREATE TRIGGER shop.worse BEFORE INSERT ON shop.a FOR EACH ROW SET NEW.v=NEW.v+1",
+		"CREATE TRIGGER shop.counts AFTER INSERT ON shop.b FOR EACH ROW INSERT INTO aside.n VALUES(1)"); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	r.apply(shopPipeline)
+	r.waitState("shop.b", tablesync.Streaming)
+	if v := r.waitState("shop.a", tablesync.Failed); !strings.Contains(v.Reason, "worse") || !strings.Contains(v.Remedy, "DROP TRIGGER") {
+		t.Errorf("got %+v, want the trigger named and its remedy", v)
+	}
+	if err := r.target.Exec(t.Context(), "DROP TRIGGER shop.worse"); err != nil {
+		t.Fatal(err)
+	}
+	r.command("shop.a", "retry")
+	r.inState(2, tablesync.Streaming)
+	r.same("shop")
+}

@@ -21,6 +21,9 @@ func judge(t *tableLane, s *change.Statement) (run bool, end *ending) {
 		if capture.TakesAway(s, t.handle.Table) {
 			return false, &ending{NeedsResync, "the table was renamed at the source: " + shown, "resync the task if a table of this name exists again, or remove it"}
 		}
+		if s.Volatile {
+			return false, &ending{NeedsResync, "a schema change computed values that another server would compute differently: " + shown, "resync the task"}
+		}
 		if t.stopsAtDDL() {
 			return false, &ending{NeedsResync, "a schema change waits for review: " + shown, "change the target as wanted, then resync the task"}
 		}
