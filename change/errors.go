@@ -22,6 +22,8 @@ var (
 	ErrUnknownOutcome = errors.New("outcome of commit is unknown")
 	// ErrLayout: the rows do not fit the layout they were to be decoded with.
 	ErrLayout = errors.New("rows do not fit the table layout")
+	// ErrStateGone: the target's record of progress was removed.
+	ErrStateGone = errors.New("the target's record of progress is gone")
 	// ErrNoTable: the table does not exist.
 	ErrNoTable = errors.New("no such table")
 	// ErrNoKey: the table has no primary or unique not-null key.

@@ -48,33 +48,44 @@ func prepare(ctx context.Context, t *tableLane, at change.Position, pin pinned, 
 
 // restore brings a target's lanes back as the store and the target know them,
 // after a claim: no older owner can commit any more. Lanes without a record are
-// returned: their tasks start afresh. When the target cannot be read every lane
-// that was attached is detached at the frontier, durably.
+// fresh: their tasks start afresh. Lanes whose checkpoint row is gone are restored
+// and returned as gone. When the target cannot be read every lane that was attached
+// is detached at the frontier, durably.
 func restore(ctx context.Context, c *capture.Capture, sink change.Sink, f change.Fence, lanes []*tableLane,
-	records map[string]capture.LaneRecord) (fresh []*tableLane, unreadable error, err error) {
-	ckpts, unreadable := claimAndLoad(ctx, sink, f)
-	if errors.Is(unreadable, change.ErrDeposed) || ctx.Err() != nil {
-		return nil, nil, unreadable
+	records map[string]capture.LaneRecord) (r restored, err error) {
+	var ckpts map[string]change.Position
+	ckpts, r.unreadable = claimAndLoad(ctx, sink, f)
+	if errors.Is(r.unreadable, change.ErrDeposed) || ctx.Err() != nil {
+		return r, r.unreadable
 	}
 	for _, t := range lanes {
 		rec, known := records[t.handle.Incarnation]
 		if !known {
-			fresh = append(fresh, t)
+			r.fresh = append(r.fresh, t)
 			continue
 		}
-		// Without a row (gone, or unreadable) the first batch will tell.
-		at := ckpts[t.handle.Incarnation]
+		at, there := ckpts[t.handle.Incarnation]
 		if err := c.AddLane(t.handle, rec.Attached, at, rec.Bound); err != nil {
-			return nil, unreadable, err
+			return r, err
 		}
 		t.noteCut(c.Lane(t.handle).Covered)
-		if unreadable != nil && rec.Attached {
+		switch {
+		case r.unreadable != nil && rec.Attached:
 			if err := c.Detach(ctx, t.handle, "the target could not be read at start"); err != nil {
-				return nil, unreadable, err
+				return r, err
 			}
+		case r.unreadable == nil && !there:
+			r.gone = append(r.gone, t)
 		}
 	}
-	return fresh, unreadable, nil
+	return r, nil
+}
+
+// restored is what a start found at one target.
+type restored struct {
+	fresh      []*tableLane // no record: the task has not begun
+	gone       []*tableLane // the target holds no checkpoint any more
+	unreadable error        // why the target could not be read
 }
 
 func claimAndLoad(ctx context.Context, sink change.Sink, f change.Fence) (map[string]change.Position, error) {

@@ -204,6 +204,10 @@ func (e *Engine) checkTables(ctx context.Context, d Definitions) (out []*change.
 			continue // the source's own problem
 		}
 		infos, err := src.Tables(ctx, p.Matches)
+		same, target := false, ServerSpec{}
+		if err == nil {
+			target, same, err = e.checkPlace(ctx, d, p, src)
+		}
 		if err = errors.Join(err, src.Close()); err != nil {
 			out = append(out, &change.Problem{Code: "catalog", Subject: "pipeline " + p.Name, Cause: "its tables cannot be listed: " + err.Error(), Remedy: "check the privileges of the source's user"})
 			continue
@@ -217,6 +221,10 @@ func (e *Engine) checkTables(ctx context.Context, d Definitions) (out []*change.
 				continue
 			} else if problem != nil {
 				refused = append(refused, Difference{Kind: "table", Name: infos[j].Table.String(), Action: "refused", Detail: problem.Error()})
+				continue
+			}
+			if problem := placement(p, target.Schema, infos[j].Table, same, append(e.pipelinesOn(p.Source), *p)); problem != nil {
+				out = append(out, problem)
 				continue
 			}
 			k := intoKey{p.Target, p.TargetOf(infos[j].Table)}
@@ -237,6 +245,38 @@ func (e *Engine) checkTables(ctx context.Context, d Definitions) (out []*change.
 		}
 	}
 	return out, refused
+}
+
+// checkPlace returns a pipeline's target and whether it is its source's server.
+func (e *Engine) checkPlace(ctx context.Context, d Definitions, p *PipelineSpec, src Source) (ServerSpec, bool, error) {
+	spec, ok := e.serverSpec(d.Targets, p.Target, func(name string) (ServerSpec, bool) {
+		t := e.mu.targets[name]
+		if t == nil {
+			return ServerSpec{}, false
+		}
+		return t.spec, true
+	})
+	if !ok {
+		return spec, false, nil // Validate has told
+	}
+	sink, err := e.cfg.Connect.Sink(spec)
+	if err != nil {
+		return spec, false, err
+	}
+	same, err := sameServer(ctx, src, sink)
+	return spec, same, errors.Join(err, sink.Close())
+}
+
+// pipelinesOn lists the pipelines that read a source.
+func (e *Engine) pipelinesOn(source string) (out []PipelineSpec) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, name := range sortedKeys(e.mu.pipelines) {
+		if p := e.mu.pipelines[name].spec; p.Source == source {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // namedTables are the tables that a pipeline includes by name, not by pattern.
@@ -267,17 +307,26 @@ func (e *Engine) writerOf(k intoKey, pipeline string, table change.TableID) stri
 }
 
 func (e *Engine) sourceSpec(d Definitions, name string) (ServerSpec, bool) {
-	for _, s := range d.Sources {
+	return e.serverSpec(d.Sources, name, func(name string) (ServerSpec, bool) {
+		s := e.mu.sources[name]
+		if s == nil {
+			return ServerSpec{}, false
+		}
+		return s.spec, true
+	})
+}
+
+// serverSpec finds a server among the documents, or among what runs; running is
+// called with the engine's mutex held.
+func (e *Engine) serverSpec(declared []ServerSpec, name string, running func(string) (ServerSpec, bool)) (ServerSpec, bool) {
+	for _, s := range declared {
 		if s.Name == name {
 			return s, true
 		}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if s := e.mu.sources[name]; s != nil {
-		return s.spec, true
-	}
-	return ServerSpec{}, false
+	return running(name)
 }
 
 // carryOut stores the plan, then makes it true.

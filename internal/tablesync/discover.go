@@ -165,6 +165,17 @@ func (s *sourceRun) createTask(ctx context.Context, spec taskSpec, again bool, a
 			}, nil
 		}
 	}
+	s.e.mu.Lock()
+	tgt := s.e.mu.targets[spec.Target]
+	s.e.mu.Unlock()
+	same, err := s.sameAs(ctx, tgt)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := s.e.pipelineSpec(spec.Pipeline)
+	if problem := placement(&p, tgt.spec.Schema, spec.Table, same, s.e.pipelinesOf(s)); problem != nil {
+		return nil, problem, nil
+	}
 	id, err := persistence.NewEntityID(taskType, captureName(s.spec.Name))
 	if err != nil {
 		return nil, nil, err

@@ -442,3 +442,102 @@ func TestTriggerAtTheTarget(t *testing.T) {
 	r.inState(2, tablesync.Streaming)
 	r.same("shop")
 }
+
+// TestPlacesThatAreRefused: a pipeline never writes onto its own source, into a
+// system schema or over Runnel's own tables.
+func TestPlacesThatAreRefused(t *testing.T) {
+	r := newRig(t, testdb.MariaDBOptions{})
+	r.exec("CREATE DATABASE shop", "CREATE TABLE shop.a(id INT PRIMARY KEY)", "INSERT INTO shop.a VALUES(1)")
+	r.start()
+	d := r.definitions()
+	d.Targets[0].Address = d.Sources[0].Address
+	route := func(schema, table, code string) {
+		t.Helper()
+		d.Pipelines[0].Route = tablesync.RouteSpec{Schema: schema, Table: table}
+		_, err := r.engine.Apply(t.Context(), d, tablesync.ApplyOptions{})
+		var p *change.Problem
+		if !errors.As(err, &p) || p.Code != code || p.Remedy == "" {
+			t.Errorf("route to %s.%s: got %v, want the problem %s", schema, table, err, code)
+		}
+	}
+	route("", "", "target-is-source")
+	route("", "copy_{table}", "target-is-captured")
+	route("mysql", "", "target-reserved")
+	route("runnel", "", "target-reserved")
+	route("x", strings.Repeat("long", 20), "target-name-too-long")
+	d.Pipelines[0].Route = tablesync.RouteSpec{Schema: "copy_{schema}"}
+	if _, err := r.engine.Apply(t.Context(), d, tablesync.ApplyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.inState(1, tablesync.Streaming)
+}
+
+// TestProgressRemovedAtTheTarget: somebody drops our schema; the tasks say what to
+// do, at once after a restart and with the next row without one.
+func TestProgressRemovedAtTheTarget(t *testing.T) {
+	for _, restart := range []bool{true, false} {
+		r := streamingRig(t)
+		if restart {
+			r.stop()
+		}
+		if err := r.target.Exec(t.Context(), "DROP DATABASE runnel"); err != nil {
+			t.Fatal(err)
+		}
+		if restart {
+			r.start()
+		} else {
+			r.exec("INSERT INTO shop.a VALUES(70,'x')", "INSERT INTO shop.b VALUES(70,'x')", "INSERT INTO shop.c VALUES(70,'x')")
+		}
+		r.inState(3, tablesync.NeedsResync)
+		for _, table := range []string{"shop.a", "shop.b", "shop.c"} {
+			if v := r.taskOf(table); !strings.Contains(v.Remedy, "resync") {
+				t.Errorf("remedy of %s: got %q", table, v.Remedy)
+			}
+			r.command(table, "resync")
+		}
+		r.inState(3, tablesync.Streaming)
+		r.same("shop")
+	}
+}
+
+// TestFailuresAreSpaced: a failure that goes on is tried less and less often.
+func TestFailuresAreSpaced(t *testing.T) {
+	r := streamingRig(t)
+	if err := r.target.Exec(t.Context(), "INSERT INTO runnel.owner SELECT target_schema, CONCAT(target_name,'x'), store_id, owner, incarnation, task FROM runnel.owner WHERE target_name='a'",
+		"UPDATE runnel.owner SET target_name='later', store_id='ANOTHER' WHERE target_name='ax'"); err != nil {
+		t.Fatal(err)
+	}
+	r.exec("CREATE TABLE shop.later(id INT PRIMARY KEY)")
+	var attempts []int
+	eventually(t, "three attempts", func() (bool, string) {
+		page, err := r.engine.Tasks(tablesync.TaskQuery{Table: "shop.later"})
+		if err == nil && len(page.Tasks) == 1 && page.Tasks[0].State == tablesync.Failed {
+			if n := page.Tasks[0].Attempts; len(attempts) == 0 || attempts[len(attempts)-1] != n {
+				attempts = append(attempts, n)
+			}
+		}
+		return len(attempts) >= 3, fmt.Sprint(attempts, page.Tasks)
+	})
+	if attempts[2] <= attempts[0] {
+		t.Errorf("attempts: got %v, want them to grow", attempts)
+	}
+}
+
+// TestXAOpenWhileAnotherTableIsMadeAnew (a prepared transaction of one table must
+// not trouble a task that begins while it is open).
+func TestXAOpenWhileAnotherTableIsMadeAnew(t *testing.T) {
+	r := streamingRig(t)
+	r.exec("XA START 'w'", "INSERT INTO shop.a VALUES(80,'prepared')", "XA END 'w'", "XA PREPARE 'w'")
+	before := r.taskOf("shop.b").Incarnation
+	r.command("shop.b", "resync")
+	eventually(t, "b is new", func() (bool, string) {
+		v := r.taskOf("shop.b")
+		return v.State == tablesync.Streaming && v.Incarnation != before, fmt.Sprintf("%+v", v)
+	})
+	r.command("shop.b", "pause")
+	eventually(t, "b is detached", func() (bool, string) { v := r.taskOf("shop.b"); return !v.Attached, fmt.Sprint(v) })
+	r.exec("XA COMMIT 'w'", "INSERT INTO shop.b VALUES(80,'x')")
+	r.command("shop.b", "resume")
+	r.inState(3, tablesync.Streaming)
+	r.same("shop")
+}

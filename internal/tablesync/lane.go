@@ -2,6 +2,7 @@ package tablesync
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -66,6 +67,9 @@ func (t *tableLane) currentLayout(ctx context.Context) (*change.Layout, error) {
 		return l, nil
 	}
 	l, err := t.sink.LoadLayout(ctx, t.fence(), t.handle.Incarnation)
+	if errors.Is(err, change.ErrNoTable) {
+		return nil, change.WithClass(change.PermanentTask, fmt.Errorf("load layout of %s: %w", t.handle.Table, errCheckpointGone))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("load layout of %s: %w", t.handle.Table, err)
 	}

@@ -175,3 +175,13 @@ func (l *lazySink) ApplyDDL(ctx context.Context, f change.Fence, d change.DDL) (
 func (l *lazySink) Forget(ctx context.Context, f change.Fence, incarnation string) error {
 	return do(&l.lazy, func(s Sink) error { return s.Forget(ctx, f, incarnation) })
 }
+
+// Identity asks the connector who its server is; errNoIdentity when it cannot tell.
+func (l *lazy[C]) Identity(ctx context.Context) (string, error) {
+	return call(l, func(c C) (string, error) {
+		if id, ok := any(c).(identifier); ok {
+			return id.Identity(ctx)
+		}
+		return "", errNoIdentity
+	})
+}

@@ -79,11 +79,15 @@ func (lf *life) run() {
 			lanes = append(lanes, lf.lane(t))
 		}
 	}
-	fresh, _, err := restore(lf.ctx, lf.cap, modelSink{w}, lf.fence, lanes, maps.Clone(w.records))
+	back, err := restore(lf.ctx, lf.cap, modelSink{w}, lf.fence, lanes, maps.Clone(w.records))
 	if err != nil {
 		lf.failed("start", err)
 		return
 	}
+	if len(back.gone) > 0 {
+		w.violate("a lane with a record has no checkpoint: %v", back.gone[0].handle.Incarnation)
+	}
+	fresh := back.fresh
 	for _, t := range lanes {
 		if lf.cap.Lane(t.handle).Mode == capture.Detached && !slices.Contains(fresh, t) {
 			lf.cap.Want(t.handle)

@@ -104,6 +104,10 @@ func (e *Engine) view(t *task) TaskView {
 		State: st.State, Reason: st.Reason, Remedy: st.Remedy, Since: st.Since, RowsEstimate: st.Spec.Estimate,
 		Attempts: st.Attempts, Incarnation: st.Incarnation,
 	}
+	v.RowsCopied = st.Rows
+	if down := t.tgt.isDown(); down != nil && v.Reason == "" && st.State != Removed {
+		v.Reason, v.Remedy = "waits for target "+t.tgt.spec.Name+": "+down.Error(), "bring the target back; every task of it goes on by itself"
+	}
 	if lane == nil {
 		return v
 	}
@@ -114,7 +118,7 @@ func (e *Engine) view(t *task) TaskView {
 	if !ls.Oldest.IsZero() {
 		v.LagSeconds = e.cfg.Now().Sub(ls.Oldest).Seconds()
 	}
-	v.RowsCopied, v.ChangesApplied = lane.copied.Load(), lane.applied.Load()
+	v.RowsCopied, v.ChangesApplied = max(st.Rows, lane.copied.Load()), lane.applied.Load()
 	return v
 }
 

@@ -61,7 +61,7 @@ func (s *sourceRun) wakeOne() {
 
 // reconcileAll queues the tasks that may have something to do: after a start, or
 // when a target is up again.
-func (s *sourceRun) reconcileAll([]*tableLane) {
+func (s *sourceRun) reconcileAll() {
 	for _, t := range s.tasksNow() {
 		if st, l := t.snapshot(); st.State != Streaming || l == nil || l.cap.Lane(l.handle).Mode != capture.Attached {
 			s.reconcileSoon(t)
@@ -263,6 +263,9 @@ func (s *sourceRun) endLife(ctx context.Context, c *capture.Capture, t *task, la
 		s.again(t, 50*time.Millisecond)
 		return false, nil
 	}
+	if err := s.claim(ctx, t.tgt); err != nil {
+		return false, err
+	}
 	if err := t.tgt.sink.Forget(ctx, s.fence(), lane.handle.Incarnation); err != nil {
 		return false, fmt.Errorf("forget %s at the target: %w", lane.handle.Incarnation, err)
 	}
@@ -429,7 +432,7 @@ func (s *sourceRun) copyTask(ctx context.Context, t *task) {
 	switch {
 	case ctx.Err() != nil:
 	case err == nil:
-		s.e.report(ctx, t, cmdReport{Incarnation: st.Incarnation, Saw: sawCopied})
+		s.e.report(ctx, t, cmdReport{Incarnation: st.Incarnation, Saw: sawCopied, Rows: lane.copied.Load()})
 	case errors.Is(err, capture.ErrNotAttached):
 		s.reconcileSoon(t)
 	case errors.Is(err, change.ErrDeposed):

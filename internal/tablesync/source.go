@@ -32,6 +32,7 @@ type sourceRun struct {
 		queue   []*task // to be reconciled
 		barred  map[taskKey]bool
 		claimed map[*targetRun]bool // targets whose fence this run has raised
+		same    map[*targetRun]bool // whether the target is the same server, as far as asked
 		refresh bool                // pipelines changed: look for tables
 		stop    context.CancelFunc  // ends the supervisor
 		ended   chan struct{}       // closed when the supervisor has ended
@@ -120,7 +121,7 @@ func (s *sourceRun) run(ctx context.Context) error {
 	if len(problems) > 0 {
 		return joinProblems(problems)
 	}
-	c, fresh, err := s.restore(ctx)
+	c, err := s.restore(ctx)
 	if err != nil {
 		return err
 	}
@@ -136,7 +137,7 @@ func (s *sourceRun) run(ctx context.Context) error {
 	}
 	group.Go(func() { s.discoverLoop(ctx) })
 	s.setErr(nil)
-	s.reconcileAll(fresh)
+	s.reconcileAll()
 	err = c.Run(ctx)
 	if errors.Is(err, change.ErrLogGone) || errors.Is(err, change.ErrHistory) {
 		return s.lostAll(ctx, c, err)
@@ -153,27 +154,27 @@ func joinProblems(ps []*change.Problem) error {
 }
 
 // restore makes the capture and brings back the lanes of all tasks.
-func (s *sourceRun) restore(ctx context.Context) (*capture.Capture, []*tableLane, error) {
+func (s *sourceRun) restore(ctx context.Context) (*capture.Capture, error) {
 	name := captureName(s.spec.Name)
 	shard, epoch := s.e.region.EpochOf(name)
 	j := recordJournal{s.e.cfg.Store, shard, epoch}
 	frontier, known, records, err := j.load(ctx, name)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if !known {
 		now, err := s.conn.Now(ctx)
 		if err != nil {
-			return nil, nil, fmt.Errorf("read the end of the log: %w", err)
+			return nil, fmt.Errorf("read the end of the log: %w", err)
 		}
 		frontier.At, frontier.From = now, now
 		if err := j.PutFrontier(ctx, frontier); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	c := capture.New(s.captureConfig(name, j), frontier)
 	s.mu.Lock()
-	s.mu.journal, s.mu.claimed = j, map[*targetRun]bool{}
+	s.mu.journal, s.mu.claimed, s.mu.same = j, map[*targetRun]bool{}, map[*targetRun]bool{}
 	byTarget := map[*targetRun][]*tableLane{}
 	for t := range s.mu.tasks {
 		lane := s.newLane(c, t)
@@ -183,20 +184,21 @@ func (s *sourceRun) restore(ctx context.Context) (*capture.Capture, []*tableLane
 		byTarget[t.tgt] = append(byTarget[t.tgt], lane)
 	}
 	s.mu.Unlock()
-	var fresh []*tableLane
 	mine := map[string]bool{}
 	for tgt, lanes := range byTarget {
-		f, unreadable, err := restore(ctx, c, tgt.sink, s.fence(), lanes, records)
+		back, err := restore(ctx, c, tgt.sink, s.fence(), lanes, records)
 		if err != nil {
 			s.detachRuntime()
-			return nil, nil, fmt.Errorf("target %s: %w", tgt.spec.Name, err)
+			return nil, fmt.Errorf("target %s: %w", tgt.spec.Name, err)
 		}
-		if unreadable != nil {
-			tgt.failed(unreadable)
+		if back.unreadable != nil {
+			tgt.failed(back.unreadable)
 		} else {
 			s.setClaimed(tgt)
 		}
-		fresh = append(fresh, f...)
+		for _, l := range back.gone {
+			s.tell(l, goneNotice(errCheckpointGone))
+		}
 		for _, l := range lanes {
 			mine[l.handle.Incarnation] = true
 		}
@@ -209,12 +211,18 @@ func (s *sourceRun) restore(ctx context.Context) (*capture.Capture, []*tableLane
 	s.mu.Lock()
 	s.mu.cap = c
 	s.mu.Unlock()
-	return c, fresh, nil
+	return c, nil
 }
 
 func (s *sourceRun) setClaimed(t *targetRun) {
 	s.mu.Lock()
 	s.mu.claimed[t] = true
+	s.mu.Unlock()
+}
+
+func (s *sourceRun) unclaim(t *targetRun) {
+	s.mu.Lock()
+	delete(s.mu.claimed, t)
 	s.mu.Unlock()
 }
 

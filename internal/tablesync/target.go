@@ -101,8 +101,9 @@ func (t *targetRun) verdict(ctx context.Context, v verdict) {
 		l.cap.Kick(l.handle)
 	case errors.Is(v.err, errBehind):
 		s.tell(l, notice{saw: sawBehind, reason: v.err.Error()})
-	case errors.Is(v.err, errCheckpointGone):
-		s.tell(l, notice{saw: sawLost, reason: v.err.Error(), remedy: "resync the task"})
+	case errors.Is(v.err, errCheckpointGone), errors.Is(v.err, change.ErrStateGone):
+		s.unclaim(t) // our tables may be gone as well: the next claim makes them
+		s.tell(l, goneNotice(v.err))
 	case errors.Is(v.err, change.ErrDeposed):
 		t.e.fatal(v.err)
 	case errors.Is(v.err, change.ErrOwnedElsewhere):
@@ -119,6 +120,11 @@ func (t *targetRun) verdict(ctx context.Context, v verdict) {
 		l.attempts = 0
 		s.tell(l, failureNotice(v.err))
 	}
+}
+
+// goneNotice: the target's record of the task's progress was removed by somebody.
+func goneNotice(err error) notice {
+	return notice{saw: sawLost, reason: err.Error(), remedy: "resync the task; leave the schema that Runnel keeps at the target alone"}
 }
 
 func failureNotice(err error) notice {
@@ -184,7 +190,7 @@ func (t *targetRun) recover(ctx context.Context) {
 		l.cap.Kick(l.handle)
 	}
 	for _, s := range t.e.sourcesOf(t) {
-		s.reconcileAll(nil)
+		s.reconcileAll()
 	}
 }
 

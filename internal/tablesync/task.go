@@ -34,6 +34,8 @@ type taskState struct {
 	Attempts    int       `json:"attempts,omitempty"`
 	Retry       bool      `json:"retry,omitempty"` // failed, and tried again by the engine
 	Since       time.Time `json:"since"`
+	// Rows is how many rows the copy brought, 0 until it is complete.
+	Rows int64 `json:"rows,omitempty"`
 	// Barred: removed by an operator, so the pipeline does not create it again.
 	Barred bool `json:"barred,omitempty"`
 	// Fresh says what Prepare does about an existing target table.
@@ -60,10 +62,14 @@ type (
 		At          time.Time            `json:"at"`
 	}
 	evMoved struct { // to copying, catching-up or streaming
-		To     State     `json:"to"`
-		Copied bool      `json:"copied"`
-		Reason string    `json:"reason,omitempty"`
-		At     time.Time `json:"at"`
+		To     State  `json:"to"`
+		Copied bool   `json:"copied"`
+		Reason string `json:"reason,omitempty"`
+		// Attempts are kept until the task has made progress again.
+		Attempts int `json:"attempts,omitempty"`
+		// Rows is how many rows the copy has brought, once it is complete.
+		Rows int64     `json:"rows,omitempty"`
+		At   time.Time `json:"at"`
 	}
 	evStopped struct { // to paused, failed, needs-resync, owned-elsewhere or removed
 		To       State     `json:"to"`
@@ -102,7 +108,8 @@ func applyEvent(s taskState, event any) taskState {
 		return taskState{Spec: e.Spec, State: Pending, Incarnation: e.Incarnation, Fresh: e.Fresh, Since: e.At}
 	case evMoved:
 		s.State, s.Copied, s.Reason, s.Remedy, s.Since = e.To, e.Copied, e.Reason, "", e.At
-		s.Attempts, s.Retry = 0, false
+		s.Attempts, s.Retry = e.Attempts, false
+		s.Rows = max(s.Rows, e.Rows)
 	case evStopped:
 		s.State, s.Reason, s.Remedy, s.Attempts, s.Retry, s.Since = e.To, e.Reason, e.Remedy, e.Attempts, e.Retry, e.At
 		s.Barred = e.Barred
@@ -131,6 +138,7 @@ type (
 		Reason      string
 		Remedy      string
 		Retry       bool
+		Rows        int64
 	}
 	cmdGet struct{}
 )
@@ -267,11 +275,11 @@ func decideReport(s taskState, c cmdReport, now time.Time) persistence.Decision 
 		}
 	case sawCopied:
 		if active && !s.Copied {
-			return events(s, evMoved{To: Streaming, Copied: true, At: now})
+			return events(s, evMoved{To: Streaming, Copied: true, Rows: c.Rows, At: now})
 		}
 	case sawBehind:
 		if active && s.State != CatchingUp {
-			return events(s, evMoved{To: CatchingUp, Copied: s.Copied, Reason: c.Reason, At: now})
+			return events(s, evMoved{To: CatchingUp, Copied: s.Copied, Reason: c.Reason, Attempts: s.Attempts, At: now})
 		}
 	case sawCaughtUp:
 		if s.State == CatchingUp {
@@ -279,7 +287,7 @@ func decideReport(s taskState, c cmdReport, now time.Time) persistence.Decision 
 		}
 	case sawRetry:
 		if s.State == Failed && s.Retry {
-			return events(s, evMoved{To: CatchingUp, Copied: s.Copied, At: now})
+			return events(s, evMoved{To: CatchingUp, Copied: s.Copied, Attempts: s.Attempts, At: now})
 		}
 	case sawFailure:
 		if active {
