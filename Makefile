@@ -14,7 +14,7 @@ COUNTS    ?=
 REPORT = $(GO) run -buildvcs=false ./scripts/testreport -limit $(LIMIT) -counts '$(COUNTS)' --
 
 .DEFAULT_GOAL := help
-.PHONY: help deps demo build test race verify fuzz bench bench-decode cover
+.PHONY: help deps demo build test race verify fuzz bench bench-decode bench-actors cover
 
 help: ## list the targets and their variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ bench: deps ## run the benchmarks, without tests
 
 bench-decode: ## measure decoding of a binary log alone, against go-mysql
 	cd bench && $(GO) run ./decode $(ARGS)
+
+bench-actors: ## measure actors against other runtimes; ARGS='--scale 0.1 --rounds 3 --json FILE'
+	cd bench/actors && $(GO) run . $(ARGS)
 
 cover: deps ## run all tests and write coverage to cover.out and cover.html
 	$(REPORT) -p $(PARALLEL) -timeout $(TIMEOUT) -coverpkg ./... -coverprofile cover.out $(PKG)
