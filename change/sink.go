@@ -76,6 +76,8 @@ type ExistingTable string
 
 // What to do about an existing target table.
 const (
+	// FreshTable: a table that holds rows is refused; nobody can tell whose they are.
+	FreshTable ExistingTable = "fresh"
 	// KeepTable: rows stay until the copy overwrites them; a different definition
 	// is refused.
 	KeepTable ExistingTable = ""

@@ -60,7 +60,11 @@ func (s *Sink) prepare(ctx context.Context, f change.Fence, t change.TaskTarget)
 			return err
 		}
 		if !there {
-			return fmt.Errorf("create table: %w", change.ErrNoTable)
+			return &change.Problem{
+				Code: "target-not-a-table", Subject: "target table " + t.Target.String(),
+				Cause:  "something else than a table has this name (a view or a sequence)",
+				Remedy: "rename or drop it, or give the pipeline another route",
+			}
 		}
 	}
 	if t.Existing == change.EmptyTable {
@@ -100,9 +104,27 @@ func (s *Sink) fits(ctx context.Context, t change.TaskTarget) (there bool, err e
 		if p := misfit(t.Layout, have); p != nil {
 			return p
 		}
-		return c.noTriggerBefore(ctx, t.Target)
+		if err := c.noTriggerBefore(ctx, t.Target); err != nil || t.Existing != change.FreshTable {
+			return err
+		}
+		return s.noRows(ctx, c, t)
 	})
 	return there, err
+}
+
+// noRows refuses a table that holds rows which this incarnation did not bring.
+func (s *Sink) noRows(ctx context.Context, c *sinkConn, t change.TaskTarget) error {
+	a, err := c.queryAll(ctx, "SELECT 1 FROM "+quoteTable(t.Target)+" WHERE NOT EXISTS (SELECT 1 FROM "+s.tables.checkpoint+
+		" WHERE incarnation="+quoteString(t.Incarnation)+") LIMIT 1")
+	if err != nil || len(a.rows) == 0 {
+		return err
+	}
+	return &change.Problem{
+		Code: "target-not-empty", Subject: "target table " + t.Target.String(),
+		Cause: "it holds rows already, and Runnel did not write them",
+		Remedy: "empty it (TRUNCATE TABLE " + quoteTable(t.Target) + ") and retry the task, or say in the pipeline what to do: " +
+			"existing: empty (its rows go) or existing: keep (rows that the source does not have stay)",
+	}
 }
 
 // noTriggerBefore refuses triggers that can change rows on their way into the
@@ -166,13 +188,15 @@ func (s *Sink) own(ctx context.Context, f change.Fence, t change.TaskTarget) err
 			return err
 		}
 		if len(a.rows) > 0 {
-			if store, inc := string(a.rows[0][0]), string(a.rows[0][1]); store != f.StoreID || inc != t.Incarnation {
+			store, inc, task := string(a.rows[0][0]), string(a.rows[0][1]), string(a.rows[0][2])
+			// The same task may take it from a life of its own that never began.
+			if store != f.StoreID || inc != t.Incarnation && task != t.Task {
 				return &problemError{&change.Problem{
 					Code: "target-owned", Subject: "target table " + t.Target.String(),
 					Cause: fmt.Sprintf("task %s of store %s (incarnation %s) writes it; this is store %s, incarnation %s",
-						a.rows[0][2], store, inc, f.StoreID, t.Incarnation),
-					Remedy: "remove that task, or choose another target table; " +
-						"after a lost store, run runnel task adopt",
+						task, store, inc, f.StoreID, t.Incarnation),
+					Remedy: "remove that task, or choose another target table; when the store of that Runnel is lost, DELETE FROM " +
+						s.tables.owner + " WHERE incarnation=" + quoteString(inc) + " and retry",
 				}, change.ErrOwnedElsewhere}
 			}
 		}

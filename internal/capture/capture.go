@@ -24,7 +24,7 @@ type Config struct {
 	// may be called again for a lane that is already scheduled.
 	Ready func(*Lane)
 	// Admit is asked on the capture loop for the lanes of tables that a statement
-	// creates under a wanted name; group is the end of its group. It returns only when their tasks are durable;
+	// creates or changes under a wanted name; group is the end of its group. It returns only when their tasks are durable;
 	// the lanes start at the end of the statement's group. nil: none.
 	Admit func(ctx context.Context, s *change.Statement, group change.Position) ([]*Lane, error)
 	// Started is told on the capture loop of a lane that Admit returned, with its
@@ -389,7 +389,7 @@ func (c *Capture) admit(ctx context.Context, g *change.Group) ([]*Lane, error) {
 	c.mu.Unlock()
 	var started []*Lane
 	for _, ev := range g.Events {
-		if s := ev.Statement; s != nil && !known && (s.Kind == change.CreateTable || len(s.Renames) > 0) {
+		if s := ev.Statement; s != nil && !known && (s.Kind == change.CreateTable || s.Kind == change.AlterTable || len(s.Renames) > 0) {
 			lanes, err := c.cfg.Admit(ctx, s, g.End)
 			if err != nil {
 				return nil, fmt.Errorf("admit new tables of %q: %w", s.SQL, err)

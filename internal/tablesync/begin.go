@@ -20,6 +20,9 @@ type pinned func(ctx context.Context, t change.TableID) (*change.Layout, change.
 func prepare(ctx context.Context, t *tableLane, at change.Position, pin pinned, target change.TaskTarget) error {
 	t.noteCut(at) // a chunk whose mark lies before the start would miss groups
 	layout, mark, err := pin(ctx, t.handle.Table)
+	if errors.Is(err, change.ErrNoTable) {
+		return fmt.Errorf("read definition of %s: %w", t.handle.Table, errSourceTableGone)
+	}
 	if err != nil {
 		return fmt.Errorf("read definition of %s: %w", t.handle.Table, err)
 	}
@@ -51,7 +54,7 @@ func prepare(ctx context.Context, t *tableLane, at change.Position, pin pinned, 
 // fresh: their tasks start afresh. Lanes whose checkpoint row is gone are restored
 // and returned as gone. When the target cannot be read every lane that was attached
 // is detached at the frontier, durably.
-func restore(ctx context.Context, c *capture.Capture, sink change.Sink, f change.Fence, lanes []*tableLane,
+func restore(ctx context.Context, c *capture.Capture, sink tableSink, f change.Fence, lanes []*tableLane,
 	records map[string]capture.LaneRecord) (r restored, err error) {
 	var ckpts map[string]change.Position
 	ckpts, r.unreadable = claimAndLoad(ctx, sink, f)
@@ -78,8 +81,19 @@ func restore(ctx context.Context, c *capture.Capture, sink change.Sink, f change
 			r.gone = append(r.gone, t)
 		}
 	}
+	for _, t := range lanes {
+		delete(ckpts, t.handle.Incarnation)
+	}
+	for inc := range ckpts { // of a task that is not known any more
+		if err := sink.Forget(ctx, f, inc); err != nil {
+			return r, fmt.Errorf("forget %s: %w", inc, err)
+		}
+	}
 	return r, nil
 }
+
+// errSourceTableGone: the table was dropped before its task had begun.
+var errSourceTableGone = errors.New("the table does not exist at the source any more")
 
 // restored is what a start found at one target.
 type restored struct {

@@ -100,6 +100,10 @@ func (e *Engine) plan(d Definitions, prune bool) (plan, error) {
 		if old != nil {
 			errs = append(errs, immovable(&old.spec, &s))
 		}
+		s.Created = e.cfg.Now().UTC()
+		if old != nil {
+			s.Created = old.spec.Created
+		}
 		if note(KindPipeline, s.Name, old != nil, old != nil && reflect.DeepEqual(old.spec, s), strings.Join(s.Tables.Include, ", ")) {
 			p.changed.Pipelines = append(p.changed.Pipelines, s)
 		}
@@ -406,6 +410,9 @@ func (e *Engine) storePlan(ctx context.Context, p plan) error {
 // removePipeline removes a pipeline and its tasks.
 func (e *Engine) removePipeline(ctx context.Context, name string) {
 	e.mu.Lock()
+	if p := e.mu.pipelines[name]; p != nil && e.mu.sources[p.spec.Source] != nil {
+		e.mu.sources[p.spec.Source].unbar(name)
+	}
 	delete(e.mu.pipelines, name)
 	e.mu.Unlock()
 	e.removeTasks(ctx, func(st taskState) bool { return st.Spec.Pipeline == name })

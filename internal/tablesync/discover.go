@@ -138,7 +138,7 @@ func (s *sourceRun) createTasks(ctx context.Context, specs []taskSpec) (refused 
 func (s *sourceRun) createTask(ctx context.Context, spec taskSpec, again bool, admit *capture.Capture) (*task, *change.Problem, error) {
 	k, into := taskKey{spec.Pipeline, spec.Table}, intoKey{spec.Target, spec.Into}
 	s.mu.Lock()
-	barred := s.mu.barred[k]
+	barred, former := s.mu.barred[k], s.mu.former[k]
 	s.mu.Unlock()
 	s.e.mu.Lock()
 	_, exists := s.e.mu.byTable[k]
@@ -180,8 +180,8 @@ func (s *sourceRun) createTask(ctx context.Context, spec taskSpec, again bool, a
 	if err != nil {
 		return nil, nil, err
 	}
-	cmd := cmdCreate{Spec: spec, Incarnation: id.Random()}
-	if again {
+	cmd := cmdCreate{Spec: spec, Incarnation: id.Random(), Fresh: p.existing()}
+	if again || former {
 		cmd.Fresh = change.EmptyTable
 	}
 	st, err := s.e.ask(ctx, id, cmd)
@@ -201,8 +201,15 @@ var ifNotExists = regexp.MustCompile(`(?is)^[^(]*\bif\s+not\s+exists\b`)
 // lanes, which start right behind the statement.
 func (s *sourceRun) admit(ctx context.Context, stmt *change.Statement, group change.Position) ([]*capture.Lane, error) {
 	var names []change.TableID
-	if stmt.Kind == change.CreateTable {
+	switch stmt.Kind {
+	case change.CreateTable:
 		names = stmt.Tables
+	case change.AlterTable: // it may have made a table fit that was refused
+		for _, t := range stmt.Tables {
+			if s.filter.WantsNew(t) && !s.hasTask(t) {
+				s.lookForTables()
+			}
+		}
 	}
 	for _, r := range stmt.Renames {
 		names = append(names, r.To)
@@ -223,6 +230,13 @@ func (s *sourceRun) admit(ctx context.Context, stmt *change.Statement, group cha
 		}
 	}
 	return lanes, nil
+}
+
+// hasTask reports whether a task captures the table.
+func (s *sourceRun) hasTask(t change.TableID) bool {
+	s.filter.mu.RLock()
+	defer s.filter.mu.RUnlock()
+	return s.filter.mu.tables[t] > 0
 }
 
 func (s *sourceRun) admitTable(ctx context.Context, p *PipelineSpec, name change.TableID, stmt *change.Statement, group change.Position) (*capture.Lane, error) {

@@ -306,8 +306,8 @@ func (e *Engine) addTaskLocked(id persistence.EntityID, s taskState, admit *capt
 		return nil
 	}
 	if s.State == Removed { // its lane record, if one is left, is cleaned up by the source
-		if s.Barred {
-			t.src.bar(taskKey{s.Spec.Pipeline, s.Spec.Table})
+		if p := e.mu.pipelines[s.Spec.Pipeline]; p != nil && s.Since.After(p.spec.Created) {
+			t.src.ended(taskKey{s.Spec.Pipeline, s.Spec.Table}, s.Barred)
 		}
 		return nil
 	}

@@ -541,3 +541,84 @@ func TestXAOpenWhileAnotherTableIsMadeAnew(t *testing.T) {
 	r.inState(3, tablesync.Streaming)
 	r.same("shop")
 }
+
+// TestTargetTablesThatExist: rows that Runnel did not write are nobody's to keep or
+// to lose without a word.
+func TestTargetTablesThatExist(t *testing.T) {
+	r := newRig(t, testdb.MariaDBOptions{})
+	r.exec("CREATE DATABASE shop")
+	if err := r.target.Exec(t.Context(), "CREATE DATABASE shop"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		r.exec("CREATE TABLE shop."+name+"(id INT PRIMARY KEY)", "INSERT INTO shop."+name+" VALUES(1)")
+		if err := r.target.Exec(t.Context(), "CREATE TABLE shop."+name+"(id INT PRIMARY KEY)", "INSERT INTO shop."+name+" VALUES(7)"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.exec("CREATE TABLE shop.v(id INT PRIMARY KEY)")
+	if err := r.target.Exec(t.Context(), "CREATE VIEW shop.v AS SELECT 1 id"); err != nil {
+		t.Fatal(err)
+	}
+	pipeline := func(name, table, existing string) tablesync.PipelineSpec {
+		return tablesync.PipelineSpec{Name: name, Source: "shop", Target: "copy", Existing: existing, Tables: tablesync.TableSpec{Include: []string{table}}}
+	}
+	r.start()
+	r.apply(pipeline("refuse", "shop.a", ""), pipeline("empties", "shop.b", "empty"), pipeline("keeps", "shop.c", "keep"), pipeline("view", "shop.v", ""))
+	if v := r.waitState("shop.a", tablesync.Failed); !strings.Contains(v.Reason, "rows already") || !strings.Contains(v.Remedy, "TRUNCATE") {
+		t.Errorf("got %+v, want the rows named and a remedy", v)
+	}
+	if v := r.waitState("shop.v", tablesync.Failed); !strings.Contains(v.Reason, "view") || v.Remedy == "" {
+		t.Errorf("got %+v, want the view named and a remedy", v)
+	}
+	r.waitState("shop.b", tablesync.Streaming)
+	r.waitState("shop.c", tablesync.Streaming)
+	if b, c := r.targetRows("shop.b"), r.targetRows("shop.c"); b != 1 || c != 2 {
+		t.Errorf("rows: got %d emptied and %d kept, want 1 and 2", b, c)
+	}
+	if err := r.target.Exec(t.Context(), "TRUNCATE TABLE shop.a", "DROP VIEW shop.v"); err != nil {
+		t.Fatal(err)
+	}
+	r.command("shop.a", "retry")
+	r.command("shop.v", "retry")
+	r.inState(4, tablesync.Streaming)
+}
+
+// TestTablesThatBecomeFit are taken in: by the statement that mends them, or when
+// the pipeline that an operator had them removed from is declared anew.
+func TestTablesThatBecomeFit(t *testing.T) {
+	r := streamingRig(t)
+	r.exec("CREATE TABLE shop.late(id INT, v INT)")
+	r.exec("INSERT INTO shop.late VALUES(1,1)", "ALTER TABLE shop.late ADD PRIMARY KEY(id)", "INSERT INTO shop.late VALUES(2,2)")
+	if v := r.taskOfAny("shop.late"); v != nil && v.State == tablesync.Failed {
+		r.command("shop.late", "retry")
+	}
+	r.waitState("shop.late", tablesync.Streaming)
+	r.command("shop.a", "remove")
+	eventually(t, "it is gone", func() (bool, string) { return r.taskOfAny("shop.a") == nil, "" })
+	d := r.definitions()
+	if _, err := r.engine.Apply(t.Context(), tablesync.Definitions{Sources: d.Sources, Targets: d.Targets}, tablesync.ApplyOptions{Prune: true}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all are gone", func() (bool, string) {
+		page, err := r.engine.Tasks(tablesync.TaskQuery{})
+		return err == nil && page.Total == 0, fmt.Sprint(page)
+	})
+	again := shopPipeline
+	again.Existing = "empty"
+	r.apply(again)
+	r.inState(4, tablesync.Streaming)
+	r.stop()
+	r.start()
+	r.inState(4, tablesync.Streaming)
+	r.same("shop")
+}
+
+// taskOfAny is taskOf for a table that may have no task.
+func (r *rig) taskOfAny(table string) *tablesync.TaskView {
+	page, err := r.engine.Tasks(tablesync.TaskQuery{Table: table})
+	if err != nil || len(page.Tasks) == 0 {
+		return nil
+	}
+	return &page.Tasks[0]
+}

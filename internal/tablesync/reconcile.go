@@ -153,8 +153,11 @@ func (s *sourceRun) reconcile(ctx context.Context, c *capture.Capture, t *task) 
 		return false, err
 	}
 	st, lane := t.snapshot()
-	if lane != nil && (lane.handle.Incarnation != st.Incarnation || st.State == Removed) {
+	switch {
+	case lane != nil && (lane.handle.Incarnation != st.Incarnation || st.State == Removed):
 		return s.endLife(ctx, c, t, lane, st)
+	case st.State == Removed: // it never began, or has no lane any more
+		return s.endLife(ctx, c, t, s.newLane(c, t), st)
 	}
 	mode, exists := capture.Detached, false
 	if lane != nil {
@@ -278,9 +281,7 @@ func (s *sourceRun) endLife(ctx context.Context, c *capture.Capture, t *task, la
 	t.mu.lane, t.mu.notice = nil, nil
 	t.mu.Unlock()
 	if st.State == Removed {
-		if st.Barred {
-			s.bar(taskKey{st.Spec.Pipeline, st.Spec.Table})
-		}
+		s.ended(taskKey{st.Spec.Pipeline, st.Spec.Table}, st.Barred)
 		s.e.forgetTask(t)
 		if !st.Barred {
 			s.lookForTables() // the table may exist again
@@ -386,8 +387,8 @@ func (s *sourceRun) beginFailed(ctx context.Context, t *task, st taskState, err 
 		s.reconcileSoon(t)
 	case errors.Is(err, change.ErrDeposed):
 		s.e.fatal(err)
-	case errors.Is(err, change.ErrNoTable):
-		s.e.report(ctx, t, cmdReport{Incarnation: st.Incarnation, Saw: sawEnd, Reason: "the table does not exist at the source any more"})
+	case errors.Is(err, errSourceTableGone):
+		s.e.report(ctx, t, cmdReport{Incarnation: st.Incarnation, Saw: sawEnd, Reason: errSourceTableGone.Error()})
 	case change.ClassOf(err) == change.TargetWide:
 		t.tgt.failed(err)
 	case errors.Is(err, change.ErrOwnedElsewhere):

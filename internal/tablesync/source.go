@@ -30,7 +30,8 @@ type sourceRun struct {
 		err     error // why it does not run
 		tasks   map[*task]struct{}
 		queue   []*task // to be reconciled
-		barred  map[taskKey]bool
+		barred  map[taskKey]bool // removed by an operator: not created again
+		former  map[taskKey]bool // ended with its source table: the rows at the target are its own
 		claimed map[*targetRun]bool // targets whose fence this run has raised
 		same    map[*targetRun]bool // whether the target is the same server, as far as asked
 		refresh bool                // pipelines changed: look for tables
@@ -46,7 +47,7 @@ func (e *Engine) addSourceLocked(spec ServerSpec) {
 		readers = 2
 	}
 	s := &sourceRun{e: e, spec: spec, conn: conn, filter: newSourceFilter(), wake: make(chan struct{}, 1), lookNow: make(chan struct{}, 1), copies: newCopyQueue(readers)}
-	s.mu.tasks, s.mu.barred = map[*task]struct{}{}, map[taskKey]bool{}
+	s.mu.tasks, s.mu.barred, s.mu.former = map[*task]struct{}{}, map[taskKey]bool{}, map[taskKey]bool{}
 	e.mu.sources[spec.Name] = s
 }
 
@@ -64,10 +65,31 @@ func (s *sourceRun) dropTask(t *task, table change.TableID) {
 	s.filter.add(table, -1)
 }
 
-func (s *sourceRun) bar(k taskKey) {
+// ended remembers how a pipeline's task of a table was removed.
+func (s *sourceRun) ended(k taskKey, byOperator bool) {
 	s.mu.Lock()
-	s.mu.barred[k] = true
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	if byOperator {
+		s.mu.barred[k] = true
+	} else {
+		s.mu.former[k] = true
+	}
+}
+
+// unbar lets tables that an operator removed come back: their pipeline is removed.
+func (s *sourceRun) unbar(pipeline string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k := range s.mu.barred {
+		if k.pipeline == pipeline {
+			delete(s.mu.barred, k)
+		}
+	}
+	for k := range s.mu.former {
+		if k.pipeline == pipeline {
+			delete(s.mu.former, k)
+		}
+	}
 }
 
 // startSourceLocked supervises the source until Run ends or it is removed.

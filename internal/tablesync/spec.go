@@ -6,6 +6,7 @@ import (
 	"net"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/runnel-dev/runnel/change"
 )
@@ -56,9 +57,15 @@ type PipelineSpec struct {
 	Route  RouteSpec `json:"route,omitzero" yaml:"route"`
 	// DDL is the policy for schema changes: "apply" (default) or "stop".
 	DDL string `json:"ddl,omitempty" yaml:"ddl"`
+	// Existing says what to do about target tables that hold rows before their task
+	// begins: "" refuses them, "empty" removes the rows, "keep" leaves rows that the
+	// source does not have.
+	Existing string `json:"existing,omitempty" yaml:"existing"`
 	// ChunkRows is the size of a copy chunk; 10,000 when zero.
 	ChunkRows int               `json:"chunkRows,omitempty" yaml:"chunkRows"`
 	Labels    map[string]string `json:"labels,omitempty" yaml:"labels"`
+	// Created is when the pipeline was declared; the engine sets it.
+	Created time.Time `json:"created,omitzero" yaml:"-"`
 }
 
 // TableSpec selects tables by "schema.table" patterns; * matches any run of
@@ -148,6 +155,11 @@ func (p *PipelineSpec) Validate() error {
 	default:
 		bad("ddl %q: want apply or stop", p.DDL)
 	}
+	switch p.Existing {
+	case "", "empty", "keep":
+	default:
+		bad("existing %q: want empty or keep, or leave it out to refuse tables with rows", p.Existing)
+	}
 	if p.ChunkRows < 0 || p.ChunkRows > 1_000_000 {
 		bad("chunkRows %d: want 1 to 1000000", p.ChunkRows)
 	}
@@ -159,7 +171,18 @@ func (p *PipelineSpec) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Target returns where the pipeline puts a source table.
+// existing is what Prepare does about a table that a new task finds.
+func (p *PipelineSpec) existing() change.ExistingTable {
+	switch p.Existing {
+	case "empty":
+		return change.EmptyTable
+	case "keep":
+		return change.KeepTable
+	}
+	return change.FreshTable
+}
+
+// TargetOf returns where the pipeline puts a source table.
 func (p *PipelineSpec) TargetOf(t change.TableID) change.TableID {
 	r := strings.NewReplacer("{schema}", t.Schema, "{table}", t.Name)
 	out := t
