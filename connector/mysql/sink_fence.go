@@ -202,8 +202,9 @@ func compareFence(f change.Fence, rows [][][]byte) error {
 	case store != f.StoreID:
 		return &problemError{&change.Problem{
 			Code: "owned-elsewhere", Subject: "fence of " + f.Owner,
-			Cause:  fmt.Sprintf("the target belongs to the store %s, this is %s", store, f.StoreID),
-			Remedy: "stop the other Runnel, then run runnel task adopt",
+			Cause: fmt.Sprintf("the target belongs to the store %s, this is %s", store, f.StoreID),
+			Remedy: "remove the tasks of the other Runnel; when its data directory is lost for good, run DROP SCHEMA <the schema that Runnel keeps here, " +
+				"runnel by default> and retry: every table is copied anew",
 		}, change.ErrOwnedElsewhere}
 	case epoch != strconv.FormatUint(f.Epoch, 10):
 		return fmt.Errorf("the fence of %s is at epoch %s, ours is %d: %w", f.Owner, epoch, f.Epoch, change.ErrDeposed)

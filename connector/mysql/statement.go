@@ -61,7 +61,7 @@ func dialectOf(defaultSchema, sqlMode string) dialect {
 // readStatement classes a statement and finds its table names.
 func readStatement(sql string, d dialect) statement {
 	p := parser{toks: tokens(sql, d), d: d}
-	for p.eat("(") || p.eat(";") {
+	for p.eat("(") || p.eat(";") || p.setStatement() {
 	}
 	first := p.toks[p.at]
 	if first.kind == tokenEnd {
@@ -95,6 +95,27 @@ func readStatement(sql string, d dialect) statement {
 		return statement{}
 	}
 	return p.everyName(change.NotUnderstood)
+}
+
+// setStatement passes MariaDB's SET STATEMENT variable=value,… FOR, which stands in
+// front of the statement that it is for.
+func (p *parser) setStatement() bool {
+	if !p.toks[p.at].is("SET") || !p.toks[p.at+1].is("STATEMENT") {
+		return false
+	}
+	depth := 0
+	for i := p.at + 2; p.toks[i].kind != tokenEnd; i++ {
+		switch t := &p.toks[i]; {
+		case t.punct('('):
+			depth++
+		case t.punct(')'):
+			depth--
+		case t.is("FOR") && depth == 0:
+			p.at = i + 1
+			return true
+		}
+	}
+	return false
 }
 
 // harmless are first words of statements that change neither rows nor the layout

@@ -622,3 +622,50 @@ func (r *rig) taskOfAny(table string) *tablesync.TaskView {
 	}
 	return &page.Tasks[0]
 }
+
+// TestStatementsWithSettingsInFront (SET STATEMENT … FOR) are what they are for.
+func TestStatementsWithSettingsInFront(t *testing.T) {
+	r := streamingRig(t)
+	r.exec("SET STATEMENT max_statement_time=100 FOR ALTER TABLE shop.a ADD COLUMN z INT DEFAULT 3 FIRST", "INSERT INTO shop.a VALUES(9,90,'after')",
+		"SET STATEMENT lock_wait_timeout=(1+FLOOR(2)) FOR TRUNCATE TABLE shop.b", "INSERT INTO shop.b VALUES(91,'only')")
+	eventually(t, "the truncated table follows", func() (bool, string) { n := r.targetRows("shop.b"); return n == 1, fmt.Sprint(n) })
+	r.same("shop")
+	r.exec("SET STATEMENT max_statement_time=100 FOR RENAME TABLE shop.c TO shop.c2")
+	r.waitState("shop.c", tablesync.NeedsResync)
+}
+
+// TestNewDataDirectory: a target that another store owns says so, and what to do
+// when that store is lost works.
+func TestNewDataDirectory(t *testing.T) {
+	r := streamingRig(t)
+	r.stop()
+	r.dir = t.TempDir()
+	r.start()
+	again := shopPipeline
+	again.Existing = "empty"
+	r.apply(again)
+	eventually(t, "the owner is named", func() (bool, string) {
+		page, err := r.engine.Tasks(tablesync.TaskQuery{})
+		for _, v := range page.Tasks {
+			if (v.State == tablesync.Failed || v.State == tablesync.OwnedElsewhere) && strings.Contains(v.Reason, "store") && strings.Contains(v.Remedy, "DROP SCHEMA") {
+				return true, ""
+			}
+		}
+		return false, fmt.Sprintf("%+v %v", page.Tasks, err)
+	})
+	if err := r.target.Exec(t.Context(), "DROP SCHEMA runnel"); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{"shop.a", "shop.b", "shop.c"} {
+		eventually(t, table+" can be retried", func() (bool, string) {
+			v := r.taskOf(table)
+			if v.State == tablesync.Failed || v.State == tablesync.OwnedElsewhere {
+				err := r.engine.Command(t.Context(), v.ID, "retry")
+				return err == nil, fmt.Sprint(err)
+			}
+			return v.State == tablesync.Streaming, fmt.Sprintf("%+v", v)
+		})
+	}
+	r.inState(3, tablesync.Streaming)
+	r.same("shop")
+}

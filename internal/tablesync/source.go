@@ -29,9 +29,9 @@ type sourceRun struct {
 		journal recordJournal
 		err     error // why it does not run
 		tasks   map[*task]struct{}
-		queue   []*task // to be reconciled
-		barred  map[taskKey]bool // removed by an operator: not created again
-		former  map[taskKey]bool // ended with its source table: the rows at the target are its own
+		queue   []*task             // to be reconciled
+		barred  map[taskKey]bool    // removed by an operator: not created again
+		former  map[taskKey]bool    // ended with its source table: the rows at the target are its own
 		claimed map[*targetRun]bool // targets whose fence this run has raised
 		same    map[*targetRun]bool // whether the target is the same server, as far as asked
 		refresh bool                // pipelines changed: look for tables

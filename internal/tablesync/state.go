@@ -17,7 +17,7 @@ const (
 	Paused         State = "paused"          // the operator: resume
 	Failed         State = "failed"          // the engine's retry, or the operator: retry
 	NeedsResync    State = "needs-resync"    // the operator: resync
-	OwnedElsewhere State = "owned-elsewhere" // the operator: adopt
+	OwnedElsewhere State = "owned-elsewhere" // the operator: end the other owner, then retry
 	Removed        State = "removed"         // final
 )
 

@@ -107,7 +107,7 @@ func (t *targetRun) verdict(ctx context.Context, v verdict) {
 	case errors.Is(v.err, change.ErrDeposed):
 		t.e.fatal(v.err)
 	case errors.Is(v.err, change.ErrOwnedElsewhere):
-		s.tell(l, notice{saw: sawElsewhere, reason: v.err.Error(), remedy: "remove the other owner's task, then retry this one"})
+		s.tell(l, notice{saw: sawElsewhere, reason: v.err.Error(), remedy: "remove the other owner's task, then retry this one; when its data directory is lost, DROP SCHEMA runnel at the target, then retry"})
 	case errors.Is(v.err, change.ErrLayout):
 		s.tell(l, notice{saw: sawLost, reason: v.err.Error(), remedy: "resync the task"})
 	case change.ClassOf(v.err) == change.TargetWide:
