@@ -35,7 +35,10 @@ func (s *Source) Tables(ctx context.Context, match func(change.TableID) bool) ([
 			continue
 		}
 		out = append(out, change.TableInfo{Table: id, Layout: l, RowsEstimate: d.rows, SizeBytesEstimate: d.sizeBytes,
-			Problem: tableProblem(l, d.tableType, info.version)})
+			Problem: tableProblem(l, d, info.version)})
+	}
+	if err := c.judgeDefinitions(ctx, out, info.foldNames); err != nil {
+		return nil, fmt.Errorf("list tables of %s: %w", s.cfg.subject(), err)
 	}
 	slices.SortFunc(out, func(a, b change.TableInfo) int {
 		if n := strings.Compare(a.Table.Schema, b.Table.Schema); n != 0 {
@@ -44,84 +47,6 @@ func (s *Source) Tables(ctx context.Context, match func(change.TableID) bool) ([
 		return strings.Compare(a.Table.Name, b.Table.Name)
 	})
 	return out, nil
-}
-
-// tableProblem says why a table cannot be captured, nil when it can. A table of
-// an engine without transactions can: its changes are in the log, each by itself.
-func tableProblem(l *change.Layout, tableType, version string) *change.Problem {
-	p := &change.Problem{Subject: "table " + l.Table.String()}
-	if tableType == "SYSTEM VERSIONED" {
-		p.Code = "table-system-versioned"
-		p.Cause = "it is system-versioned: its log mixes current rows and history"
-		p.Remedy = "leave it out, or run ALTER TABLE " + ident(l.Table.Schema) + "." + ident(l.Table.Name) + " DROP SYSTEM VERSIONING"
-		return p
-	}
-	for i := range l.Columns {
-		c := &l.Columns[i]
-		if !supportedType(c) {
-			p.Code = "column-type"
-			p.Cause = fmt.Sprintf("column %s has type %s, which this version does not read", c.Name, c.Type)
-			p.Remedy = "leave the table out, or change the column's type"
-			return p
-		}
-		if c.Base == "uuid" && oldUUIDs(version) {
-			p.Code = "column-type"
-			p.Cause = fmt.Sprintf("column %s has type uuid, which MariaDB %s stores in a form of its own", c.Name, version)
-			p.Remedy = "leave the table out, or update the server within its series"
-			return p
-		}
-		if p.Cause = labelFault(c); p.Cause != "" {
-			p.Code = "column-labels"
-			p.Remedy = "leave the table out, or use other labels"
-			return p
-		}
-	}
-	if len(l.Key) == 0 {
-		p.Code = "table-without-key"
-		p.Cause = "it has no primary key and no unique key over whole not-null columns"
-		p.Remedy = "add one: ALTER TABLE " + ident(l.Table.Schema) + "." + ident(l.Table.Name) + " ADD PRIMARY KEY (…)"
-		return p
-	}
-	for _, k := range l.Key {
-		if c := &l.Columns[k]; c.Base == "float" || c.Base == "double" || c.Base == "real" {
-			p.Code = "key-type"
-			p.Cause = fmt.Sprintf("key column %s has type %s, whose values cannot be compared exactly", c.Name, c.Type)
-			p.Remedy = "use a key of another type"
-			return p
-		}
-	}
-	return nil
-}
-
-// oldUUIDs reports versions of MariaDB from before its UUIDs got their final form
-// (MDEV-29959).
-func oldUUIDs(version string) bool {
-	first := map[[2]int]int{{10, 10}: 6, {10, 11}: 5, {11, 0}: 3, {11, 1}: 2}
-	var major, minor, patch int
-	if n, err := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); err != nil || n != 3 {
-		return false
-	}
-	from, series := first[[2]int{major, minor}]
-	return series && patch < from || major == 10 && minor < 10
-}
-
-// labelFault says why labels of an ENUM or SET cannot be trusted, "" when they
-// can. The catalog of MariaDB prints a question mark for every character beyond
-// U+FFFF, so that such labels cannot be told from those that really have one.
-func labelFault(c *change.Column) string {
-	if _, err := encodeLabels(c); err != nil {
-		return err.Error()
-	}
-	switch c.Charset {
-	case "utf8mb4", "utf16", "utf16le", "utf32", "gb18030":
-		for _, l := range c.Labels {
-			if strings.Contains(l, "?") {
-				return fmt.Sprintf("column %s has the label %q in %s: the server's catalog prints a question mark for characters "+
-					"such as emoji, and the log has only the label's number", c.Name, l, c.Charset)
-			}
-		}
-	}
-	return ""
 }
 
 // mark is the place in the log of a consistent snapshot: on MariaDB the server
@@ -227,12 +152,19 @@ func (s *Source) Pin(ctx context.Context, t change.TableID) (*change.Layout, cha
 	}
 	l := d[t].finish()
 	if l == nil {
-		return nil, nil, fmt.Errorf("pin %s: %w", t, change.ErrNoTable)
+		return nil, nil, fmt.Errorf("pin %s: %w", t, holder.notATable(ctx, t))
 	}
 	if l.Definition, err = holder.definition(ctx, t); err != nil {
 		return nil, nil, fmt.Errorf("pin: %w", err)
 	}
-	if p := tableProblem(l, d[t].tableType, info.version); p != nil {
+	p := tableProblem(l, d[t], info.version)
+	if p == nil {
+		p, err = definitionProblem(ctx, t, l.Definition, holder.kin(info.foldNames))
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("pin %s: %w", t, err)
+	}
+	if p != nil {
 		return nil, nil, p
 	}
 	return l, m, nil

@@ -56,6 +56,8 @@ type tableMap struct {
 	wanted, own bool
 	gen         uint64
 	judged      bool
+	sizes       []step // of the columns, once asked for
+	sizeless    bool   // and there are none
 
 	plan atomic.Pointer[plan]
 }

@@ -79,7 +79,8 @@ type delivery struct {
 	generation uint64           // of the filter when the group began
 	skipped    []change.TableID // tables whose rows or statements were left out
 	missed     []change.TableID // names whose CREATE or RENAME was left out
-	silent     []change.TableID // wanted tables that may have changed by a cascade
+	redefined  []change.TableID // tables, wanted or not, that statements define or drop; a schema has no Name
+	traces     []trace          // of cascades
 }
 
 // event takes the next event, checksum included; d.group is nil unless it ended a
@@ -338,7 +339,7 @@ func (a *assembler) deliver(d *draft, e *event) delivery {
 		d.events, d.size = nil, 0
 	}
 	a.guess = extent{d.used, len(d.events)}
-	out := delivery{generation: d.generation, skipped: d.skipped, missed: d.missed, silent: d.silent}
+	out := delivery{generation: d.generation, skipped: d.skipped, missed: d.missed, redefined: d.redefined, traces: d.traces}
 	open := a.openFrom()
 	if !open.IsZero() {
 		end.Token += openMark + open.Token
@@ -348,7 +349,7 @@ func (a *assembler) deliver(d *draft, e *event) delivery {
 		CommitTime: time.Unix(int64(e.timestamp), 0), ReadTime: a.now(),
 		Events: d.events, SizeBytes: d.size, Own: d.own,
 	}
-	*d = draft{opened: d.opened[:0]}
+	*d = draft{opened: d.opened[:0], hits: d.hits[:0]}
 	a.spare = d
 	return out
 }
@@ -480,7 +481,7 @@ func (a *assembler) tableMap(e *event) error {
 		m.wanted = a.wants(m.table)
 	}
 	if m.wanted && a.cur != nil {
-		a.cur.opened = append(a.cur.opened, openedTable{m: m})
+		a.cur.opens(m)
 	}
 	return nil
 }
@@ -529,8 +530,7 @@ func (a *assembler) rows(e *event) error {
 	if m.own {
 		a.cur.own = true
 	}
-	const endOfStatement = 1
-	a.cur.wrote(m, operation(e.kind), e.body[6]&endOfStatement != 0)
+	a.cur.wrote(m, e)
 	if !m.wanted || m.own && !a.options.RelayOwn {
 		a.cur.skip(m.table)
 		return nil

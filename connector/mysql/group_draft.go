@@ -1,10 +1,6 @@
 package mysql
 
-import (
-	"slices"
-
-	"github.com/runnel-dev/runnel/change"
-)
+import "github.com/runnel-dev/runnel/change"
 
 // draft is a group that has not ended.
 type draft struct {
@@ -15,9 +11,10 @@ type draft struct {
 	events     []change.Event
 	skipped    []change.TableID
 	missed     []change.TableID // names of unwanted tables that statements made
-	silent     []change.TableID // wanted tables that were opened for writing and have no rows
+	redefined  []change.TableID // named by DDL statements
+	traces     []trace          // of foreign keys that may have changed rows
 	opened     []openedTable    // by the present statement
-	changed    bool             // the present statement updated or deleted rows
+	hits       []hit            // of the present statement
 	own        bool
 	saves      []savepoint
 	incomplete map[change.TableID]bool // tables told to have partial images
@@ -57,33 +54,6 @@ func (d *draft) skip(t change.TableID) {
 		}
 	}
 	d.skipped = append(d.skipped, t)
-}
-
-// openedTable is a wanted table with a map in the present statement.
-type openedTable struct {
-	m    *tableMap
-	rows bool
-}
-
-// wrote notes a row event. A statement that updates or deletes rows and could
-// cascade has the map of the child table and, since the storage engine changes
-// the child by itself, no rows of it: that is the only trace.
-func (d *draft) wrote(m *tableMap, op change.Op, last bool) {
-	d.changed = d.changed || op != change.Insert
-	for i := range d.opened {
-		if d.opened[i].m == m {
-			d.opened[i].rows = true
-		}
-	}
-	if !last {
-		return
-	}
-	for _, o := range d.opened {
-		if d.changed && !o.rows && !slices.Contains(d.silent, o.m.table) {
-			d.silent = append(d.silent, o.m.table)
-		}
-	}
-	d.opened, d.changed = d.opened[:0], false
 }
 
 // partial tells once that a table's images are not whole: who needs full rows has

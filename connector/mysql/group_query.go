@@ -165,6 +165,14 @@ func (a *assembler) statement(e *event, q *query) {
 			out.TimeZone, out.Volatile = "", true // its rules are the source machine's own
 		}
 	}
+	if st.kind != change.RowsByStatement {
+		for _, n := range st.names {
+			a.cur.redefined = append(a.cur.redefined, n.id)
+		}
+		if st.kind == change.DropSchema {
+			a.cur.redefined = append(a.cur.redefined, change.TableID{Schema: st.schema})
+		}
+	}
 	out.Tables = a.concerned(&st)
 	for i, n := range st.names {
 		if n.role == roleRenamed {

@@ -80,7 +80,8 @@ func (c *sinkConn) close() {
 	c.session.close()
 }
 
-func (c *sinkConn) setUp(ctx context.Context) error {
+// severalStatements makes the server take several statements in a packet.
+func (c *sinkConn) severalStatements(ctx context.Context) error {
 	err := guarded(ctx, c.c, func() error {
 		if err := c.command(mysql.COM_SET_OPTION, optionMultiStatements); err != nil {
 			return err
@@ -90,6 +91,13 @@ func (c *sinkConn) setUp(ctx context.Context) error {
 	})
 	if err != nil {
 		return fmt.Errorf("allow several statements in a packet: %w", err)
+	}
+	return nil
+}
+
+func (c *sinkConn) setUp(ctx context.Context) error {
+	if err := c.severalStatements(ctx); err != nil {
+		return err
 	}
 	got, err := c.queryOne(ctx, "SELECT @@max_allowed_packet, @@lower_case_table_names, @@log_bin, @@binlog_format")
 	if err != nil {

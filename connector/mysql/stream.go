@@ -137,9 +137,9 @@ func (s *stream) Close() error {
 
 // reader is the goroutine that reads one dump connection to its end.
 type reader struct {
-	source  *Source
-	end     context.CancelFunc      // ends looks into the catalog
-	cascade map[change.TableID]bool // tables that cascades change, as far as asked
+	source   *Source
+	end      context.CancelFunc // ends looks into the catalog
+	cascades *cascades
 
 	dump  *dump
 	asm   *assembler
@@ -150,7 +150,7 @@ type reader struct {
 }
 
 func newReader(s *Source, d *dump, asm *assembler, after change.Position) *reader {
-	return &reader{source: s, cascade: map[change.TableID]bool{}, dump: d, asm: asm, after: after,
+	return &reader{source: s, cascades: newCascades(s, asm.server.foldNames), dump: d, asm: asm, after: after,
 		queue: newQueue(s.options.PrefetchBytes), done: make(chan struct{})}
 }
 
