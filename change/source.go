@@ -46,6 +46,13 @@ type Source interface {
 	Close() error
 }
 
+// Identifier is a source or sink that can tell which server it talks to.
+type Identifier interface {
+	// Identity is the same string for two connectors exactly when one server
+	// process answers both, however they reach it. It holds no secret.
+	Identity(ctx context.Context) (string, error)
+}
+
 // Stream delivers groups in log order. One goroutine uses it.
 type Stream interface {
 	// Next blocks until a group ended, the stream broke (an error; open again at

@@ -66,15 +66,15 @@ func preparedTaskStands(t *testing.T, ctx context.Context, h *SinkHarness) {
 	if err != nil || len(cps) != 1 || cps[0].Position != at(7) || cps[0].CheckpointKey != l.key() {
 		t.Errorf("got %v (%v), want one checkpoint at 7", cps, err)
 	}
-	if _, err := l.sink.LoadLayout(ctx, l.fence, "nobody"); !errors.Is(err, change.ErrNoTable) {
-		t.Errorf("got %v for an unknown incarnation, want ErrNoTable", err)
+	if _, err := l.sink.LoadLayout(ctx, l.fence, "nobody"); !errors.Is(err, change.ErrStateGone) {
+		t.Errorf("got %v for an unknown incarnation, want ErrStateGone", err)
 	}
 }
 
 func targetHasOneOwner(t *testing.T, ctx context.Context, h *SinkHarness) {
 	l := h.newLane(t, ctx, "owned")
 	second := l.task()
-	second.Incarnation = "inc-second"
+	second.Incarnation, second.Task = "inc-second", "another task"
 	err := l.sink.Prepare(ctx, l.fence, second)
 	var p *change.Problem
 	if !errors.Is(err, change.ErrOwnedElsewhere) || !errors.As(err, &p) || p.Code != "target-owned" {

@@ -35,7 +35,7 @@ var (
 func (s *Sink) ApplyDDL(ctx context.Context, f change.Fence, d change.DDL) (*change.Layout, error) {
 	l, err := s.applyDDL(ctx, f, d)
 	if err != nil {
-		return nil, fmt.Errorf("apply statement to %s: %w", d.Target, classed(err))
+		return nil, fmt.Errorf("apply statement to %s: %w", d.Target, s.classed(err))
 	}
 	return l, nil
 }

@@ -108,7 +108,7 @@ func (g *group) fail(err error) {
 }
 
 func (g *group) refuse(i int, err error) {
-	r := change.BatchResult{Err: classed(fmt.Errorf("apply to %s: %w", g.batches[i].Target, err)), RowIndex: -1}
+	r := change.BatchResult{Err: g.s.classed(fmt.Errorf("apply to %s: %w", g.batches[i].Target, err)), RowIndex: -1}
 	if change.ClassOf(r.Err) == change.PermanentRow {
 		r.RowIndex = rowIndex(err)
 	}

@@ -256,7 +256,7 @@ func (s *Sink) Notes(ctx context.Context, t change.TableID) ([]*change.Problem, 
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look for triggers of %s: %w", t, classed(err))
+		return nil, fmt.Errorf("look for triggers of %s: %w", t, s.classed(err))
 	}
 	return out, nil
 }

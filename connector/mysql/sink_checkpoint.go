@@ -32,7 +32,7 @@ func (s *Sink) Load(ctx context.Context, f change.Fence) ([]change.Checkpoint, e
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("load checkpoints of %s from %s: %w", f.Owner, s.cfg.subject(), classed(err))
+		return nil, fmt.Errorf("load checkpoints of %s from %s: %w", f.Owner, s.cfg.subject(), s.classed(err))
 	}
 	return out, nil
 }
@@ -82,7 +82,7 @@ func (s *Sink) Resolve(ctx context.Context, f change.Fence, keys []change.Checkp
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("resolve checkpoints of %s at %s: %w", f.Owner, s.cfg.subject(), classed(err))
+		return nil, fmt.Errorf("resolve checkpoints of %s at %s: %w", f.Owner, s.cfg.subject(), s.classed(err))
 	}
 	return out, nil
 }

@@ -37,7 +37,7 @@ func (s *Sink) LoadChunk(ctx context.Context, f change.Fence, ch change.ChunkLoa
 		}
 		again := repeatable(err) || serverCode(err) == codeLockTimeout || errors.Is(err, change.ErrUnknownOutcome)
 		if !again || attempt == attempts || ctx.Err() != nil {
-			return fmt.Errorf("load chunk %d of %s: %w", ch.Index, ch.Target, classed(err))
+			return fmt.Errorf("load chunk %d of %s: %w", ch.Index, ch.Target, s.classed(err))
 		}
 		if perr := pause(ctx, attempt, rand.Float64()); perr != nil {
 			return fmt.Errorf("load chunk %d of %s: %w (%w)", ch.Index, ch.Target, perr, err)
@@ -192,7 +192,7 @@ func (s *Sink) Progress(ctx context.Context, f change.Fence, incarnation string)
 		return err
 	})
 	if err != nil {
-		return p, fmt.Errorf("read copy progress of %s at %s: %w", incarnation, s.cfg.subject(), classed(err))
+		return p, fmt.Errorf("read copy progress of %s at %s: %w", incarnation, s.cfg.subject(), s.classed(err))
 	}
 	return p, nil
 }

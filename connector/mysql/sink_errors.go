@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+
+	"github.com/go-mysql-org/go-mysql/mysql"
 
 	"github.com/runnel-dev/runnel/change"
 )
@@ -112,6 +115,22 @@ func classed(err error) error {
 		return change.WithClass(class, err)
 	}
 	return change.WithClass(change.Transient, err)
+}
+
+// classed is the function of this name, and knows the errors that say that one of
+// our own tables is gone.
+func (s *Sink) classed(err error) error {
+	var me *mysql.MyError
+	if !errors.As(err, &me) || me.Code != codeNoTable || errors.Is(err, change.ErrStateGone) {
+		return classed(err)
+	}
+	text := strings.ToLower(me.Message) // Table 'runnel.fence' doesn't exist
+	for _, name := range []string{"fence", "checkpoint", "chunk", "layout", "owner"} {
+		if strings.Contains(text, strings.ToLower("'"+s.opts.Schema+"."+name+"'")) {
+			return change.WithClass(change.PermanentTask, fmt.Errorf("%w: %w", change.ErrStateGone, err))
+		}
+	}
+	return classed(err)
 }
 
 // repeatable reports an error that the same transaction, done anew, may not meet:

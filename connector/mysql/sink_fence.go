@@ -101,7 +101,7 @@ func (s *Sink) Claim(ctx context.Context, f change.Fence) error {
 		return s.checkFence(ctx, c, f, "")
 	})
 	if err != nil {
-		return fmt.Errorf("claim %s for %s: %w", s.cfg.subject(), f.Owner, classed(err))
+		return fmt.Errorf("claim %s for %s: %w", s.cfg.subject(), f.Owner, s.classed(err))
 	}
 	return fault.Point(claimAfter)
 }
@@ -126,7 +126,7 @@ func (s *Sink) Adopt(ctx context.Context, f change.Fence) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("adopt %s at %s: %w", f.Owner, s.cfg.subject(), classed(err))
+		return fmt.Errorf("adopt %s at %s: %w", f.Owner, s.cfg.subject(), s.classed(err))
 	}
 	return nil
 }

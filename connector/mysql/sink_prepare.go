@@ -21,7 +21,7 @@ var (
 // task owns, is a *change.Problem and nothing is changed.
 func (s *Sink) Prepare(ctx context.Context, f change.Fence, t change.TaskTarget) error {
 	if err := s.prepare(ctx, f, t); err != nil {
-		return fmt.Errorf("prepare %s at %s: %w", t.Target, s.cfg.subject(), classed(err))
+		return fmt.Errorf("prepare %s at %s: %w", t.Target, s.cfg.subject(), s.classed(err))
 	}
 	return nil
 }
@@ -303,8 +303,9 @@ func (s *Sink) transact(ctx context.Context, f change.Fence, fn func(c *sinkConn
 	}
 }
 
-// LoadLayout implements change.TableSink. change.ErrNoTable when none is stored:
-// the table was dropped at the source, or the incarnation is unknown.
+// LoadLayout implements change.TableSink. change.ErrStateGone when layout or
+// checkpoint are not stored; it is change.ErrNoTable too, since the table may have
+// been dropped at the source.
 func (s *Sink) LoadLayout(ctx context.Context, f change.Fence, incarnation string) (*change.Layout, error) {
 	l := new(change.Layout)
 	err := s.with(ctx, func(c *sinkConn) error {
@@ -312,17 +313,18 @@ func (s *Sink) LoadLayout(ctx context.Context, f change.Fence, incarnation strin
 			return err
 		}
 		defer c.rollback(ctx)
-		a, err := c.queryAll(ctx, "SELECT layout FROM "+s.tables.layout+" WHERE incarnation="+quoteString(incarnation))
+		a, err := c.queryAll(ctx, "SELECT layout FROM "+s.tables.layout+" WHERE incarnation="+quoteString(incarnation)+
+			" AND EXISTS (SELECT 1 FROM "+s.tables.checkpoint+" WHERE incarnation="+quoteString(incarnation)+")")
 		if err != nil {
 			return err
 		}
 		if len(a.rows) == 0 {
-			return change.WithClass(change.PermanentTask, change.ErrNoTable)
+			return change.WithClass(change.PermanentTask, fmt.Errorf("%w: no layout with a checkpoint: %w", change.ErrStateGone, change.ErrNoTable))
 		}
 		return json.Unmarshal(a.rows[0][0], l)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("load layout of %s from %s: %w", incarnation, s.cfg.subject(), classed(err))
+		return nil, fmt.Errorf("load layout of %s from %s: %w", incarnation, s.cfg.subject(), s.classed(err))
 	}
 	return l, nil
 }
@@ -341,7 +343,7 @@ func (s *Sink) Forget(ctx context.Context, f change.Fence, incarnation string) e
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("forget %s at %s: %w", incarnation, s.cfg.subject(), classed(err))
+		return fmt.Errorf("forget %s at %s: %w", incarnation, s.cfg.subject(), s.classed(err))
 	}
 	return nil
 }

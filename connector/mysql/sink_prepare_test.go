@@ -184,7 +184,7 @@ func TestFoldedNames(t *testing.T) {
 		}
 	}
 	second := task
-	second.Incarnation, second.Target = "Inc2", change.TableID{Schema: "t", Name: "mytable"}
+	second.Task, second.Incarnation, second.Target = "another", "Inc2", change.TableID{Schema: "t", Name: "mytable"}
 	if err := x.sink.Prepare(testContext(t), x.fence, second); !errors.Is(err, change.ErrOwnedElsewhere) {
 		t.Errorf("got %v for another spelling, want ErrOwnedElsewhere", err)
 	}
