@@ -88,6 +88,11 @@ func (s *session) check(ctx context.Context, subject string) ([]*change.Problem,
 				Remedy: "put log_slave_updates=ON under [mysqld] in my.cnf and restart the server, or use its primary"})
 		}
 	}
+	filter, err := s.logFilter(ctx, &info)
+	if err != nil {
+		return nil, err
+	}
+	add(filter)
 	privileges, err := s.privileges(ctx, &info, set.user)
 	if err != nil {
 		return nil, err

@@ -24,6 +24,7 @@ func (s *sourceRun) discoverLoop(ctx context.Context) {
 		if look {
 			if err := s.discover(ctx); err != nil && ctx.Err() == nil {
 				s.e.log.Warn("tables not listed, trying again", "source", s.spec.Name, "err", err)
+				s.renewConnector()
 				s.lookForTables()
 				if !sleep(ctx, 2*time.Second) {
 					return

@@ -143,3 +143,27 @@ func TestFailuresAreSpaced(t *testing.T) {
 		t.Errorf("attempts: got %v, want them to grow", attempts)
 	}
 }
+
+// TestSettingsChangedBeforeAReconnect: the source is checked again whenever its log
+// is opened, and its tasks say what they wait for.
+func TestSettingsChangedBeforeAReconnect(t *testing.T) {
+	r := streamingRig(t)
+	cut := func() {
+		rows, err := r.source.Query(t.Context(), "SELECT id FROM information_schema.processlist WHERE command='Binlog Dump'")
+		if err != nil || len(rows) == 0 {
+			t.Fatalf("dump threads: got %v, %v", rows, err)
+		}
+		for _, row := range rows {
+			r.exec("KILL " + row[0])
+		}
+	}
+	r.exec("SET GLOBAL binlog_row_image='MINIMAL'")
+	cut()
+	eventually(t, "the setting is named", func() (bool, string) {
+		s, v := r.engine.Sources()[0], r.taskOf("shop.a")
+		return s.State == "failed" && strings.Contains(s.Reason, "binlog_row_image") && s.Remedy != "" && strings.Contains(v.Reason, "waits for source"), fmt.Sprintf("%+v %+v", s, v)
+	})
+	r.exec("SET GLOBAL binlog_row_image='FULL'", "INSERT INTO shop.a VALUES(90,'after')")
+	eventually(t, "reading goes on", func() (bool, string) { n := r.targetRows("shop.a"); return n == 3, fmt.Sprint(n) })
+	r.same("shop")
+}

@@ -43,6 +43,10 @@ func (l *lazy[C]) Close() error {
 	return l.mu.conn.Close()
 }
 
+// reset drops the connector, so that the next use makes it again: with a password
+// that was changed meanwhile, for one.
+func (l *lazy[C]) reset() error { return l.Close() }
+
 func call[C interface{ Close() error }, R any](l *lazy[C], f func(C) (R, error)) (R, error) {
 	c, err := l.get()
 	if err != nil {
@@ -84,7 +88,16 @@ func (l *lazySource) Oldest(ctx context.Context) (change.Position, error) {
 	return call(&l.lazy, func(s Source) (change.Position, error) { return s.Oldest(ctx) })
 }
 
+// Open checks the server first: what was fit at the start may have been changed
+// before a reconnect, to settings under which changes would be missed.
 func (l *lazySource) Open(ctx context.Context, from change.Position, f change.Filter) (change.Stream, error) {
+	problems, err := l.Check(ctx)
+	if err == nil && len(problems) > 0 {
+		err = change.WithClass(change.SourceWide, joinProblems(problems))
+	}
+	if err != nil {
+		return nil, err
+	}
 	return call(&l.lazy, func(s Source) (change.Stream, error) { return s.Open(ctx, from, f) })
 }
 

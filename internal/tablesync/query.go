@@ -108,6 +108,9 @@ func (e *Engine) view(t *task) TaskView {
 	if down := t.tgt.isDown(); down != nil && v.Reason == "" && st.State != Removed {
 		v.Reason, v.Remedy = "waits for target "+t.tgt.spec.Name+": "+down.Error(), "bring the target back; every task of it goes on by itself"
 	}
+	if src := t.src.trouble(); src != nil && v.Reason == "" && st.State != Removed {
+		v.Reason, v.Remedy = "waits for source "+t.src.spec.Name+": "+src.Error(), "bring the source back; every task of it goes on by itself"
+	}
 	if lane == nil {
 		return v
 	}
@@ -131,6 +134,17 @@ func (e *Engine) Sources() []SourceView {
 		out = append(out, e.mu.sources[name].view())
 	}
 	return out
+}
+
+// trouble is why the source is not read at present; nil when it is.
+func (s *sourceRun) trouble() error {
+	s.mu.Lock()
+	c, err := s.mu.cap, s.mu.err
+	s.mu.Unlock()
+	if err == nil && c != nil {
+		err = c.Status().Err
+	}
+	return err
 }
 
 func (s *sourceRun) view() SourceView {

@@ -328,6 +328,7 @@ func (s *sourceRun) begin(ctx context.Context, c *capture.Capture, tasks []*task
 		if err != nil {
 			if ctx.Err() == nil {
 				s.e.log.Warn("lanes not started, trying again", "source", s.spec.Name, "tasks", len(lanes), "err", err)
+				s.renewConnector()
 				for _, t := range started {
 					s.again(t, time.Second)
 				}

@@ -17,7 +17,7 @@ import (
 type sourceRun struct {
 	e      *Engine
 	spec   ServerSpec
-	conn   Source
+	conn   *lazySource
 	filter *sourceFilter
 	copies *copyQueue
 
@@ -116,6 +116,7 @@ func (e *Engine) startSourceLocked(s *sourceRun) {
 			s.setErr(err)
 			if err != nil {
 				e.log.Warn("source does not run", "source", s.spec.Name, "attempt", attempt, "err", err)
+				s.renewConnector()
 			}
 			if e.cfg.Now().Sub(started) > time.Minute || err == nil {
 				attempt = 1
@@ -125,6 +126,13 @@ func (e *Engine) startSourceLocked(s *sourceRun) {
 			}
 		}
 	})
+}
+
+// renewConnector has the connector made anew at its next use.
+func (s *sourceRun) renewConnector() {
+	if err := s.conn.reset(); err != nil {
+		s.e.log.Warn("connector not closed", "source", s.spec.Name, "err", err)
+	}
 }
 
 func (s *sourceRun) setErr(err error) {

@@ -15,7 +15,7 @@ import (
 type targetRun struct {
 	e    *Engine
 	spec ServerSpec
-	sink Sink
+	sink *lazySink
 	pool *pool
 
 	mu struct {
@@ -180,6 +180,9 @@ func (t *targetRun) recover(ctx context.Context) {
 		t.mu.Lock()
 		t.mu.err = err
 		t.mu.Unlock()
+		if err := t.sink.reset(); err != nil {
+			t.e.log.Warn("connector not closed", "target", t.spec.Name, "err", err)
+		}
 	}
 	t.mu.Lock()
 	waiting := t.mu.waiting
