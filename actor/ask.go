@@ -2,6 +2,7 @@ package actor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 )
@@ -22,8 +23,13 @@ func Ask[M, R any](ctx context.Context, ref Ref[M], ask func(replyTo Reply[R]) M
 	}
 	f, _ := c.spec.sys.futures.Get().(*future)
 	gen := f.open()
-	f.msg = ask(Reply[R]{f, gen})
-	_ = c.tell(nil, f) // a message that is not taken: the future learns it as a dead letter
+	var msg any = ask(Reply[R]{f, gen})
+	f.msg = msg
+	if msg == nil {
+		_ = c.refuse(f, ReasonInvalid, ErrNilMessage) // the future learns it
+	} else {
+		_ = c.tellWithin(ctx, f) // a message that is not taken: the future learns it as a dead letter
+	}
 	select {
 	case <-f.done:
 	case <-ctx.Done():
@@ -32,6 +38,8 @@ func Ask[M, R any](ctx context.Context, ref Ref[M], ask func(replyTo Reply[R]) M
 	switch {
 	case !answered:
 		return zero, fmt.Errorf("ask %s: %w", ref.Path(), context.Cause(ctx))
+	case errors.Is(err, ErrMailboxFull) && ctx.Err() != nil:
+		return zero, fmt.Errorf("ask %s: %w: %w", ref.Path(), err, context.Cause(ctx))
 	case err != nil:
 		return zero, fmt.Errorf("ask %s: %w", ref.Path(), err)
 	}
@@ -153,7 +161,12 @@ func (f *future) releaseLocked() {
 // answer runs the behavior on an asked message.
 func (c *cell) answer(w *worker, f *future) (failure *Failure) {
 	cause := ErrGoexit // stands if the handler does not return
-	defer func() { f.drop(cause) }()
+	i := w.next - 1
+	defer func() {
+		if w.batch[i] != nil { // otherwise it is stashed, and answered later
+			f.drop(cause)
+		}
+	}()
 	failure = c.call(w, f.msg, nil)
 	if cause = nil; failure != nil {
 		cause = failure

@@ -27,6 +27,20 @@ type Func[M any] func(ctx Context[M], msg M) error
 // Receive calls f.
 func (f Func[M]) Receive(ctx Context[M], msg M) error { return f(ctx, msg) }
 
+// State is a Behavior that is one function and returns the next one: nil stays.
+// Each may carry what it knows in its closure. It has no signals; an error is a
+// failure, and then the next State is ignored.
+type State[M any] func(ctx Context[M], msg M) (State[M], error)
+
+// Receive calls f and becomes what it returns.
+func (f State[M]) Receive(ctx Context[M], msg M) error {
+	next, err := f(ctx, msg)
+	if err == nil && next != nil {
+		ctx.Become(next)
+	}
+	return err
+}
+
 // Setup makes the behavior of an actor at its start and at each restart; it runs
 // as the actor's first turn, on its dispatcher. Share one Setup among many
 // actors of a kind to save memory.
@@ -89,7 +103,14 @@ func (x Context[M]) System() *System { return x.c.spec.sys }
 func (x Context[M]) Log() *slog.Logger { return x.c.spec.sys.log.With(keyPath, x.c.path()) }
 
 // Stop stops the actor after this handler. See Addr.Stop.
-func (x Context[M]) Stop() { x.c.stopAsked = true }
+func (x Context[M]) Stop() { x.c.asked |= askedStop }
+
+// Passivate stops the actor after this handler if nothing waits for it: no
+// message, no stashed one, no result of a PipeToSelf. Otherwise it lives on. The
+// actor receives Passivated, then Stopped. Messages that come after are refused
+// with ErrStopped, so that their senders can make the actor anew: passivation
+// loses none. Call it when a ReceiveTimeout says that the actor is idle.
+func (x Context[M]) Passivate() { x.c.asked |= askedPassivate }
 
 // Become replaces the behavior from the next message or signal on. A restart
 // goes back to Setup.
@@ -117,7 +138,7 @@ func (x Context[M]) Unwatch(a Addressable) {
 
 // After sends msg to the actor itself in d; the mailbox bound does not apply.
 // A restart or stop cancels it.
-func (x Context[M]) After(d time.Duration, msg M) Timer { return x.c.after(d, msg) }
+func (x Context[M]) After(d time.Duration, msg M) Timer { return x.c.after(d, 0, msg) }
 
 // Generation is the number that results of PipeToSelf must still match when
 // they arrive. It changes at each restart and by Advance.

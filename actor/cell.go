@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"strconv"
@@ -19,6 +20,7 @@ type life uint8
 const (
 	starting   life = iota // Setup has not succeeded since Spawn or the last restart
 	running                // takes messages
+	suspended              // as running, but handles none until receivers have room
 	restarting             // failed; waits for its children to stop and the backoff to pass
 	stopping               // waits for its children to stop
 	ending                 // receives Stopped
@@ -31,6 +33,16 @@ const (
 	sysStop     uint32 = 1 << iota // stop
 	sysKidsGone                    // the last child of a stopping or restarting actor was buried
 	sysRestart                     // the restart backoff has passed
+	sysResume                      // no receiver stands in the way of a suspended actor
+	sysPatience                    // a suspension has lasted as long as it may
+	sysFate                        // something is in links.fate
+)
+
+// Bits of cell.asked: what a handler asked for, done when it returns.
+const (
+	askedStop uint8 = 1 << iota
+	askedPassivate
+	askedSuspend
 )
 
 // cell is an actor's untyped core: mailbox, dispatch state, place in the
@@ -45,16 +57,16 @@ type cell struct {
 	waiting int32 // messages in q that capacity counts
 	phase   phase
 
-	life      life // written in the turn, under mu
-	stopAsked bool // Context.Stop was called; turn only
-	urgent    atomic.Uint32
-	home      uint32 // which worker runs it when scheduled from outside; immutable
-	next      *cell  // run queue link; the worker queue's mutex guards it
-	parent    *cell  // immutable; nil for /
-	name      string // immutable
-	spec      *spec  // immutable
-	core      receiver
-	ext       *ext // turn only
+	life   life  // written in the turn, under mu
+	asked  uint8 // asked… bits; turn only
+	urgent atomic.Uint32
+	home   uint32 // which worker runs it when scheduled from outside; immutable
+	next   *cell  // run queue link; the worker queue's mutex guards it
+	parent *cell  // immutable; nil for /
+	name   string // immutable
+	spec   *spec  // immutable
+	core   receiver
+	ext    *ext // turn only
 }
 
 // links is the part of a cell that others reach; cell.mu guards it.
@@ -62,6 +74,9 @@ type links struct {
 	kids    map[string]*cell
 	watcher watcher // the first one; most actors have one at most
 	more    map[watcher]struct{}
+	box     *ordered // what is not in cell.q
+	line    []inLine // senders that wait for room, first come first
+	fate    []fate   // failures of others that befall this actor
 }
 
 // ext is the part of a cell that only its turns reach, allocated when first needed.
@@ -73,6 +88,11 @@ type ext struct {
 	watching map[recipient]struct{} // whose Terminated is to come
 	restart  restart
 	cause    error // why it stops; nil if asked to
+
+	stash     queue
+	stashed   int
+	idle      *idleTimer
+	suspended *suspension
 }
 
 // restart counts a series of restarts.
@@ -142,7 +162,15 @@ func (c *cell) spawn(w *worker, name string, core receiver, p Props) (*cell, err
 		return nil, err
 	}
 	kid := &cell{parent: c, name: name, spec: sp, core: core, home: uint32(n), phase: scheduled}
+	if sp.disp.kind == Pinned {
+		if err := sp.disp.side.pin(sp.disp, kid); err != nil {
+			return nil, fmt.Errorf("dispatcher %s: %w", sp.disp.name, err)
+		}
+	}
 	if err := c.adopt(kid); err != nil {
+		if sp.disp.kind == Pinned {
+			sp.disp.side.unpin(kid)
+		}
 		return nil, err
 	}
 	sp.disp.schedule(kid, w)
@@ -153,7 +181,7 @@ func (c *cell) spawn(w *worker, name string, core receiver, p Props) (*cell, err
 func (c *cell) adopt(kid *cell) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.life != running && c.life != starting || c.spec.sys.dead.Load() {
+	if c.life > suspended || c.spec.sys.dead.Load() {
 		return ErrStopped
 	}
 	l := c.linksLocked()
@@ -180,36 +208,64 @@ func checkName(name string) error {
 // tell puts an envelope into the mailbox; from is the worker of the calling
 // turn, if any.
 func (c *cell) tell(from *worker, e any) error {
+	if e == nil {
+		return c.refuse(e, ReasonInvalid, ErrNilMessage)
+	}
 	own := isOwn(e)
 	var evicted any
+	sp := c.spec
 	c.mu.Lock()
-	if c.life >= stopping || c.spec.sys.dead.Load() {
+	if c.life >= stopping || sp.sys.dead.Load() {
 		c.mu.Unlock()
 		c.deadLetter(e, ReasonStopped)
 		return ErrStopped
 	}
 	if !own {
-		if limit := c.spec.mb.Capacity; limit != Unbounded && int(c.waiting) >= limit {
-			if c.spec.mb.Overflow != DropOldest {
+		if limit := sp.mb.Capacity; limit != Unbounded && int(c.waiting) >= limit {
+			switch sp.mb.Overflow {
+			case DropOldest:
+				if old, ok := c.evictLocked(); ok {
+					evicted = old
+					c.waiting--
+				}
+			case Block:
+				c.mu.Unlock()
+				return c.tellBlocked(nil, from, e)
+			default:
 				c.mu.Unlock()
 				return c.overflow(e)
 			}
-			evicted, _ = c.q.popOldestMessage()
-			c.waiting--
 		}
 		c.waiting++
 	}
-	c.q.push(e)
-	// A starting or restarting actor takes messages but has no turn for them yet.
-	wake := c.life == running && c.phase.schedule()
+	if sp.mb.Order == FIFO {
+		c.q.push(e)
+	} else {
+		c.pushLocked(e)
+	}
+	wake := c.life == running && c.phase.schedule() // see acceptLocked
 	c.mu.Unlock()
 	if wake {
-		c.spec.disp.schedule(c, from)
+		sp.disp.schedule(c, from)
 	}
 	if evicted != nil {
 		c.deadLetter(evicted, ReasonOverflow)
 	}
 	return nil
+}
+
+// acceptLocked puts e into the mailbox and reports whether the caller must
+// schedule c. A starting, suspended or restarting actor takes messages but has no
+// turn for them yet.
+func (c *cell) acceptLocked(e any) (wake bool) {
+	c.pushLocked(e)
+	return c.life == running && c.phase.schedule()
+}
+
+// refuse disposes of an envelope that is not taken.
+func (c *cell) refuse(e any, why Reason, err error) error {
+	c.deadLetter(e, why)
+	return err
 }
 
 // overflow disposes of a new message that a full mailbox does not take.
@@ -247,11 +303,20 @@ func (c *cell) stop() {
 // handle runs the behavior on one envelope.
 func (c *cell) handle(w *worker, e any) {
 	var f *Failure
+	if c.ext != nil && c.ext.idle != nil {
+		c.ext.idle.touch(e)
+	}
 	switch e := e.(type) {
 	case *future:
 		f = c.answer(w, e)
 	case *timer:
-		if !c.unlinkTimer(e) {
+		if !c.takeTimer(e) {
+			return
+		}
+		f = c.call(w, e.msg, nil)
+	case *kept:
+		if e.gen != c.generation() {
+			c.deadLetter(e, ReasonStale)
 			return
 		}
 		f = c.call(w, e.msg, nil)
@@ -277,10 +342,25 @@ func (c *cell) settle(w *worker, f *Failure) {
 	if f != nil {
 		c.fail(w, f)
 	}
-	if c.stopAsked {
-		c.stopAsked = false
+	if c.asked != 0 {
+		c.doAsked(w)
+	}
+}
+
+// doAsked does what the handler asked for.
+func (c *cell) doAsked(w *worker) {
+	asked := c.asked
+	c.asked = 0
+	if asked&askedStop != 0 {
 		c.beginStop(nil)
 		c.endIfChildless(w)
+		return
+	}
+	if asked&askedPassivate != 0 {
+		c.passivate(w)
+	}
+	if asked&askedSuspend != 0 {
+		c.suspend()
 	}
 }
 
@@ -289,6 +369,11 @@ func (c *cell) settle(w *worker, f *Failure) {
 func (c *cell) call(w *worker, msg any, sig Signal) (f *Failure) {
 	defer c.caught(&f)
 	var err error
+	if c.spec.before != nil {
+		if dropped, err := c.hook(msg, sig); dropped || err != nil {
+			return c.failure(err)
+		}
+	}
 	if sig != nil {
 		err = c.core.signal(c, w, sig)
 	} else {
@@ -300,7 +385,26 @@ func (c *cell) call(w *worker, msg any, sig Signal) (f *Failure) {
 // callSetup is call for Setup.
 func (c *cell) callSetup(w *worker) (f *Failure) {
 	defer c.caught(&f)
+	if c.spec.before != nil {
+		if _, err := c.hook(nil, nil); err != nil {
+			return c.failure(err)
+		}
+	}
 	return c.failure(c.core.setup(c, w))
+}
+
+// hook puts a call to Config.Before, and reports whether its message is lost by it.
+func (c *cell) hook(msg any, sig Signal) (dropped bool, err error) {
+	m := msg
+	if sig != nil {
+		m = sig
+	}
+	err = c.spec.before(Addr{c}, m)
+	if msg != nil && errors.Is(err, ErrDropped) {
+		c.spec.sys.deadLetter(c.path(), msg, ReasonDropped)
+		return true, nil
+	}
+	return false, err
 }
 
 func (c *cell) failure(err error) *Failure {

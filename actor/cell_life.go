@@ -10,8 +10,11 @@ import (
 
 // The life of an actor:
 //
+//	                    suspended
+//	                   suspend │▲ resume
+//	                           ▼│
 //	starting ──start──▶ running ──beginStop──▶ stopping ──end──▶ ending ─▶ stopped ──bury──▶ (closed)
-//	    ▲                  │                       ▲
+//	    ▲                  │        passivate      ▲
 //	    └───maybeRestart── restarting ─────────────┘
 //
 // A failure in starting or running leads to restarting or stopping. A stop asked
@@ -53,6 +56,12 @@ func (c *cell) handleSystem(w *worker) {
 	if bits&sysRestart != 0 && c.life == restarting {
 		c.ext.restart.due = true
 	}
+	if bits&(sysResume|sysPatience) != 0 {
+		c.resume()
+	}
+	if bits&sysFate != 0 {
+		c.meetFate(w)
+	}
 	c.endIfChildless(w)
 	c.maybeRestart()
 }
@@ -72,20 +81,27 @@ func (c *cell) fail(w *worker, f *Failure) {
 		return
 	}
 	d := c.directive(f)
-	if c.stopAsked {
+	if c.asked&askedStop != 0 {
 		d = Stop
 	}
 	switch d {
 	case Resume:
 		c.report(f, Resume, 0, 0)
+		return
 	case Stop:
 		c.report(f, Stop, 0, 0)
-		c.stopAsked = false
+		c.shareFate(f, Stop)
+		c.beginStop(f)
+		c.endIfChildless(w)
+	case Escalate:
+		c.report(f, Escalate, 0, 0)
+		c.parent.befall(fate{f, Escalate})
 		c.beginStop(f)
 		c.endIfChildless(w)
 	default:
-		c.beginRestart(w, f)
+		c.beginRestart(w, f, false)
 	}
+	c.asked = 0
 }
 
 func (c *cell) directive(f *Failure) Directive {
@@ -105,8 +121,8 @@ func (c *cell) directive(f *Failure) Directive {
 }
 
 // beginRestart ends the failed incarnation and arms the backoff, or stops the
-// actor if its budget is used up.
-func (c *cell) beginRestart(w *worker, f *Failure) {
+// actor if its budget is used up. shared says that the failure is a sibling's.
+func (c *cell) beginRestart(w *worker, f *Failure, shared bool) {
 	x, sup, now := c.x(), &c.spec.sup, time.Now()
 	r := &x.restart
 	if r.attempt == 0 || !r.up.IsZero() && now.Sub(r.up) >= sup.ResetAfter {
@@ -116,20 +132,27 @@ func (c *cell) beginRestart(w *worker, f *Failure) {
 	delay := sup.Backoff.Delay(r.attempt+1, rand.Float64())
 	// The attempts that the policy bounds are restarts.
 	if sup.Backoff.Exhausted(r.attempt, now.Sub(r.first), delay) {
-		c.report(f, Stop, 0, 0)
+		if !shared {
+			c.report(f, Stop, 0, 0)
+			c.shareFate(f, Stop)
+		}
 		c.beginStop(fmt.Errorf("%w (%d restarts): %w", ErrRestartsExhausted, r.attempt, f))
 		c.endIfChildless(w)
 		return
 	}
 	r.attempt++
 	r.due = delay <= 0
-	c.report(f, Restart, r.attempt, delay)
-	hadBehavior := c.life == running
+	if !shared {
+		c.report(f, Restart, r.attempt, delay)
+		c.shareFate(f, Restart)
+	}
+	hadBehavior := c.life == running || c.life == suspended
 	c.setLife(restarting)
 	c.dropIncarnation()
+	c.unstash(w)
 	c.stopKids()
 	if !r.due {
-		r.backoff = &timer{cell: c, restart: true}
+		r.backoff = &timer{cell: c, post: sysRestart}
 		c.spec.sys.timers.add(r.backoff, delay)
 	}
 	if hadBehavior {
@@ -161,6 +184,7 @@ func (c *cell) dropIncarnation() {
 	c.advance()
 	c.dropTimers()
 	c.dropWatches()
+	c.dropSuspension()
 }
 
 // beginStop leads to stopping unless the actor is there or past it.
@@ -175,10 +199,39 @@ func (c *cell) beginStop(cause error) {
 		c.x().bare = true
 	}
 	c.setLife(stopping)
+	c.endIncarnation()
+}
+
+// endIncarnation cancels and stops what a stopping actor has.
+func (c *cell) endIncarnation() {
 	if c.ext != nil {
 		c.dropIncarnation()
 	}
 	c.stopKids()
+}
+
+// passivate stops the actor if nothing waits for it: no message, no stashed one,
+// no result of a function that it has piped to itself. From then on messages are
+// refused, so that none is lost.
+func (c *cell) passivate(w *worker) {
+	x := c.ext
+	busy := x != nil && (x.stashed > 0 || x.scope != nil && x.scope.pipes > 0)
+	if busy || w.next < len(w.batch) || c.life != running {
+		return
+	}
+	c.mu.Lock()
+	if c.emptyLocked() && c.waiting == 0 && c.urgent.Load() == 0 {
+		c.life = stopping
+	}
+	c.mu.Unlock()
+	if c.life != stopping {
+		return
+	}
+	if f := c.call(w, nil, Passivated{}); f != nil {
+		c.report(f, Stop, 0, 0)
+	}
+	c.endIncarnation()
+	c.endIfChildless(w)
 }
 
 // stopKids asks all children to stop. life is already one in which adopt takes no more.
@@ -230,19 +283,29 @@ func (c *cell) endIfChildless(w *worker) {
 func (c *cell) bury(rest []any) {
 	c.mu.Lock()
 	c.phase.close()
-	q, l := c.q, c.links
+	var left []any
+	for !c.emptyLocked() {
+		left = append(left, c.popLocked())
+	}
+	l := c.links
 	c.q, c.links, c.core, c.waiting = queue{}, nil, nil, 0
 	c.mu.Unlock()
+	var cause error
+	if x := c.ext; x != nil {
+		cause = x.cause
+		for !x.stash.empty() {
+			c.deadLetter(x.stash.pop(), ReasonStopped)
+		}
+		c.ext = nil
+	}
 	for _, e := range rest {
 		c.deadLetter(e, ReasonStopped)
 	}
-	for !q.empty() {
-		c.deadLetter(q.pop(), ReasonStopped)
+	for _, e := range left {
+		c.deadLetter(e, ReasonStopped)
 	}
-	var cause error
-	if c.ext != nil {
-		cause = c.ext.cause
-		c.ext = nil
+	if l != nil {
+		dissolve(l.line)
 	}
 	if c.parent != nil {
 		c.parent.disown(c)

@@ -14,21 +14,26 @@ const (
 	ReasonOverflow                // a full mailbox dropped it
 	ReasonStale                   // a piped result of an earlier generation
 	ReasonLateReply               // an answer to an Ask that has ended or was answered
+	ReasonInvalid                 // nil
+	ReasonDropped                 // Config.Before dropped it
 	numReasons
 )
 
 // String returns the lower-case name.
 func (r Reason) String() string {
 	if r < numReasons {
-		return [...]string{"stopped", "overflow", "stale", "late-reply"}[r]
+		return [...]string{"stopped", "overflow", "stale", "late-reply", "invalid", "dropped"}[r]
 	}
 	return fmt.Sprintf("reason(%d)", uint8(r))
 }
 
 // err is the error that an asker gets.
 func (r Reason) err() error {
-	if r == ReasonOverflow {
+	switch r {
+	case ReasonOverflow:
 		return ErrMailboxFull
+	case ReasonInvalid:
+		return ErrNilMessage
 	}
 	return ErrStopped
 }
@@ -50,6 +55,8 @@ func (c *cell) deadLetter(e any, why Reason) {
 		if m.err != nil {
 			e = m.err
 		}
+	case *kept:
+		e = m.msg
 	case *future:
 		e = m.msg
 		m.drop(why.err())

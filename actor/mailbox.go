@@ -18,7 +18,7 @@ var chunks = sync.Pool{New: func() any { return new(chunk) }}
 // The owner's mutex guards it.
 //
 // An envelope is the message itself, or a pointer to one of the package's own
-// carriers: *future (an asked message), *timer, *piped, *termination.
+// carriers: *future (an asked message), *timer, *piped, *termination, *kept.
 type queue struct {
 	head, tail *chunk
 }
@@ -95,7 +95,7 @@ func (q *queue) popOldestMessage() (any, bool) {
 // apply to it.
 func isOwn(e any) bool {
 	switch e.(type) {
-	case *timer, *piped, *termination:
+	case *timer, *piped, *termination, *kept:
 		return true
 	}
 	return false

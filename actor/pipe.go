@@ -49,7 +49,7 @@ func PipeToSelf[M, R any](ctx Context[M], fn func(context.Context) (R, error), w
 // piped is the envelope of a PipeToSelf result.
 type piped struct {
 	scope  *scope // of the generation that started it
-	result any
+	result any    // in the handler, the message that wrap has made of it
 	err    error
 	wrap   func() any
 }
@@ -104,7 +104,13 @@ func (c *cell) callPiped(w *worker, p *piped) (f *Failure) {
 	p.scope.pipes--
 	c.closeScope(p.scope)
 	defer c.caught(&f)
-	return c.failure(c.core.receive(c, w, p.wrap()))
+	p.result = p.wrap()
+	if c.spec.before != nil {
+		if dropped, err := c.hook(p.result, nil); dropped || err != nil {
+			return c.failure(err)
+		}
+	}
+	return c.failure(c.core.receive(c, w, p.result))
 }
 
 // blocking is the pool for functions that wait: at most limit goroutines, which

@@ -3,7 +3,6 @@ package actor
 import (
 	"context"
 	"fmt"
-	"strings"
 )
 
 // recipient is the untyped core behind a Ref: a local cell today, an actor of
@@ -70,11 +69,22 @@ type Ref[M any] struct{ to recipient }
 
 // Tell puts m into the actor's mailbox and returns without waiting for it to be
 // handled; nil says that it was taken, not that it will be handled. Errors:
-// ErrMailboxFull, ErrStopped; either has also become a dead letter.
+// ErrMailboxFull, ErrStopped, ErrNilMessage; such a message has also become a
+// dead letter.
 //
 // Messages from one goroutine (or one actor) to one actor are handled in the
-// order sent. Inside a handler the function [Tell] is faster.
+// order sent. Inside a handler the function [Tell] is faster. A full mailbox that
+// blocks makes the calling goroutine wait, see [Block].
 func (r Ref[M]) Tell(m M) error { return r.tell(nil, m) }
+
+// TellContext is Tell, but for a full mailbox that blocks it waits only until
+// ctx ends; then the error has ErrMailboxFull and the cause of ctx.
+func (r Ref[M]) TellContext(ctx context.Context, m M) error {
+	if c, ok := r.to.(*cell); ok {
+		return c.tellWithin(ctx, m)
+	}
+	return r.tell(nil, m)
+}
 
 func (r Ref[M]) tell(from *worker, m M) error {
 	if r.to == nil {
@@ -109,14 +119,8 @@ func (r Ref[M]) Await(ctx context.Context) error { return r.Addr().Await(ctx) }
 // /user/captures/orders. Errors: ErrNotFound; an error naming both types if the
 // actor takes other messages than M.
 func Lookup[M any](s *System, path string) (Ref[M], error) {
-	rest, ok := strings.CutPrefix(path, "/")
-	c := s.root
-	for name := range strings.SplitSeq(rest, "/") {
-		if c != nil {
-			c = c.child(name)
-		}
-	}
-	if !ok || c == nil {
+	c := s.lookup(path)
+	if c == nil || c == s.root {
 		return Ref[M]{}, fmt.Errorf("look up %q: %w", path, ErrNotFound)
 	}
 	c.mu.Lock()

@@ -26,12 +26,24 @@ var (
 	// ErrStale is the cause of a cancelled Context.Context: the actor went on to
 	// another generation, or stopped.
 	ErrStale = errors.New("actor generation ended")
+	// ErrNilMessage: a nil message of an interface type; send a value.
+	ErrNilMessage = errors.New("message is nil")
+	// ErrStashFull: as many messages as Props.Stash allows are put aside.
+	ErrStashFull = errors.New("stash full")
+	// ErrNoMessage: no message is being handled that could be stashed.
+	ErrNoMessage = errors.New("no message to stash")
+	// ErrDispatcherFull: a pinned dispatcher has no goroutine left; raise its Workers.
+	ErrDispatcherFull = errors.New("dispatcher full")
+	// ErrBadPattern: the pattern of a Select is not a path.
+	ErrBadPattern = errors.New("path pattern not allowed")
+	// ErrDropped, returned by Config.Before, loses the message.
+	ErrDropped = errors.New("message dropped")
 	// ErrNoActor: a zero Ref or Reply names nobody.
 	ErrNoActor = errors.New("zero ref: take it from Spawn or Lookup")
 )
 
 // Signal tells a behavior about its own life or that of an actor it watches:
-// Started, Restarting, Stopped or Terminated.
+// Started, Restarting, Passivated, Stopped or Terminated.
 type Signal interface{ signal() }
 
 type (
@@ -42,6 +54,10 @@ type (
 	// Restarting is the last thing a failed behavior receives. Its children stop
 	// next; then, after Supervision.Backoff, Setup makes the next behavior.
 	Restarting struct{ Cause *Failure }
+
+	// Passivated says that Context.Passivate has come true: nothing waited, and
+	// no message is taken any more. Stopped follows.
+	Passivated struct{}
 
 	// Stopped is the last thing an actor receives, after its children have
 	// stopped. An actor that stops while it has no behavior, because Setup has not
@@ -60,6 +76,7 @@ type (
 
 func (Started) signal()    {}
 func (Restarting) signal() {}
+func (Passivated) signal() {}
 func (Stopped) signal()    {}
 func (Terminated) signal() {}
 
@@ -80,6 +97,6 @@ func (f *Failure) Unwrap() error { return f.Err }
 // ActorFailed is published for each failure of an actor.
 type ActorFailed struct {
 	Failure   *Failure
-	Directive Directive // Restart, Resume or Stop; Stop also when the restart budget is exhausted
+	Directive Directive // Restart, Resume, Stop or Escalate; Stop also when the restart budget is exhausted
 	Attempt   int       // which restart in a row this is, from 1; 0 if it is none
 }

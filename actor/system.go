@@ -2,8 +2,6 @@ package actor
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -19,6 +17,10 @@ const (
 	keyAttempt   = "attempt"
 	keyDelay     = "delay"
 	keyStack     = "stack"
+
+	keyDispatcher = "dispatcher"
+	keyReceiver   = "receiver"
+	keyFor        = "for"
 )
 
 // System is one process's actor runtime: dispatchers, timers, a blocking pool,
@@ -48,11 +50,11 @@ type System struct {
 	dropped  [numReasons]atomic.Uint64
 	dead     atomic.Bool // Shutdown is past the actors: nothing runs any more
 
-	shutdown struct {
-		begun atomic.Bool
-		done  chan struct{} // closed when the first Shutdown returns
-		err   error
-	}
+	suspensions atomic.Int64
+	onGoroutine sync.Map // of goroutine numbers to the *worker that runs there
+	extensions  sync.Map // of *Extension[T] to *instance[T]
+	dog         *dog
+	shutdown    shutdown
 }
 
 // New starts a System. It reports every fault of c at once.
@@ -72,8 +74,14 @@ func New(c Config) (*System, error) {
 	s.futures.New = func() any { return &future{sys: s, done: make(chan struct{}, 1)} }
 	s.specs.m = map[Props]*spec{}
 	s.shutdown.done = make(chan struct{})
+	s.shutdown.mu.left = map[string][]*task{}
+	for _, p := range c.Phases {
+		s.shutdown.mu.left[p.Name] = nil
+	}
+	s.dog = newDog()
+	go s.dog.run(s)
 	for name, d := range c.Dispatchers {
-		s.dispatchers[name] = newDispatcher(name, d)
+		s.dispatchers[name] = s.newDispatcher(name, d)
 	}
 	sp := &spec{sys: s, disp: s.dispatchers[SystemDispatcher], mb: c.Mailbox, sup: c.Supervision}
 	guard := func(parent *cell, name string) *cell {
@@ -115,6 +123,7 @@ type Stats struct {
 	Timers          int               // pending
 	BlockingRunning int               // functions of the blocking pool that run
 	BlockingQueued  int               // functions that wait for a worker
+	Suspended       int               // actors that wait until receivers have room
 }
 
 // Stats returns the counters.
@@ -126,89 +135,7 @@ func (s *System) Stats() Stats {
 	for r := range s.dropped {
 		st.DeadLetters[Reason(r)] = s.dropped[r].Load()
 	}
+	st.Suspended = int(s.suspensions.Load())
 	st.BlockingRunning, st.BlockingQueued = s.blocking.counts()
 	return st
-}
-
-// Shutdown stops all actors, children before parents and /user before /system,
-// then the blocking pool, timers, dispatchers and subscriptions, and returns
-// when every goroutine of the System has ended. Spawn and Tell fail with
-// ErrStopped from the moment that their actor's parent stops.
-//
-// If ctx ends first, Shutdown cancels the contexts of all running functions,
-// lets the goroutines end as soon as their handlers return, and returns an
-// error with the cause of ctx and the actors that remain. A second call waits
-// for the first. Do not call it from a handler: it would wait for itself.
-func (s *System) Shutdown(ctx context.Context) error {
-	if s.shutdown.begun.Swap(true) {
-		select {
-		case <-s.shutdown.done:
-			return s.shutdown.err
-		case <-ctx.Done():
-			return fmt.Errorf("await shutdown: %w", context.Cause(ctx))
-		}
-	}
-	s.log.Info("actor system stops", keyActors, s.actors.Load())
-	err := s.stopActors(ctx)
-	s.dead.Store(true)
-	s.cancel(ErrStopped)
-	poolIdle := s.blocking.close()
-	close(s.timers.quit)
-	for _, d := range s.dispatchers {
-		d.stop()
-	}
-	if err == nil {
-		err = s.stopGoroutines(ctx, poolIdle)
-	}
-	s.events.close()
-	s.shutdown.err = err
-	close(s.shutdown.done)
-	return err
-}
-
-// stopActors stops the guardians one after the other.
-func (s *System) stopActors(ctx context.Context) error {
-	for _, g := range []*cell{s.user, s.internal, s.root} {
-		g.stop()
-		if err := (Addr{g}).Await(ctx); err != nil {
-			return fmt.Errorf("shut down with %d actors left, first %s: %w", s.actors.Load(), g.deepest().path(), err)
-		}
-	}
-	return nil
-}
-
-// stopGoroutines waits for what was told to end.
-func (s *System) stopGoroutines(ctx context.Context, poolIdle <-chan struct{}) error {
-	wait := func(what string, c <-chan struct{}) error {
-		select {
-		case <-c:
-			return nil
-		case <-ctx.Done():
-			return fmt.Errorf("shut down, %s still running: %w", what, context.Cause(ctx))
-		}
-	}
-	errs := []error{wait("functions of the blocking pool", poolIdle), wait("timers", s.timers.ended)}
-	for name, d := range s.dispatchers {
-		errs = append(errs, wait("dispatcher "+name, d.ended))
-	}
-	return errors.Join(errs...)
-}
-
-// deepest follows first children down: an actor that the others wait for.
-func (c *cell) deepest() *cell {
-	for {
-		var kid *cell
-		c.mu.Lock()
-		if c.links != nil {
-			for _, k := range c.links.kids {
-				kid = k
-				break
-			}
-		}
-		c.mu.Unlock()
-		if kid == nil {
-			return c
-		}
-		c = kid
-	}
 }

@@ -20,12 +20,23 @@ func (t Timer) Stop() bool {
 	return true
 }
 
+// Every sends msg to the actor itself every d, first in d; the mailbox bound does
+// not apply. At most one of them waits at a time: times that pass meanwhile are
+// skipped. A restart or stop cancels it. A d of 0 or less sends nothing.
+func (x Context[M]) Every(d time.Duration, msg M) Timer {
+	if d <= 0 {
+		return Timer{}
+	}
+	return x.c.after(d, d, msg)
+}
+
 // timer is one entry of the system's heap, and the envelope in which its message
 // travels once it is due.
 type timer struct {
-	cell    *cell
-	msg     any
-	restart bool // of the supervision: posts sysRestart, has no msg and is in no list
+	cell   *cell
+	msg    any
+	post   uint32        // a system message to post instead; then it is in no list
+	period time.Duration // repeats; 0 does not
 
 	when time.Duration // since timers.base; timers.mu guards it and pos
 	pos  int           // index in the heap plus 1; 0 when not in it
@@ -37,18 +48,32 @@ type timer struct {
 }
 
 // after arms a timer for c. An actor that stops gets none.
-func (c *cell) after(d time.Duration, msg any) Timer {
+func (c *cell) after(d, period time.Duration, msg any) Timer {
 	if c.life >= stopping {
 		return Timer{}
 	}
 	x := c.x()
-	t := &timer{cell: c, msg: msg, linked: true, next: x.timers}
+	t := &timer{cell: c, msg: msg, period: period, linked: true, next: x.timers}
 	if t.next != nil {
 		t.next.prev = t
 	}
 	x.timers = t
 	c.spec.sys.timers.add(t, d)
 	return Timer{t}
+}
+
+// takeTimer reports whether a timer that has come is to be handled.
+func (c *cell) takeTimer(t *timer) bool {
+	switch {
+	case !t.linked:
+		return false
+	case c.ext.idle != nil && c.ext.idle.timer == t:
+		return c.ext.idle.elapsed(c)
+	case t.period > 0:
+		c.spec.sys.timers.again(t)
+		return true
+	}
+	return c.unlinkTimer(t)
 }
 
 // unlinkTimer takes t from c's list and reports whether it was in it.
@@ -77,6 +102,7 @@ func (c *cell) dropTimers() {
 	for c.ext.timers != nil {
 		Timer{c.ext.timers}.Stop()
 	}
+	c.ext.idle = nil
 }
 
 // timers is the system's one heap of pending timers and the goroutine that
@@ -103,6 +129,16 @@ func (ts *timers) add(t *timer, d time.Duration) {
 	if when < 0 { // a delay near the largest Duration
 		when = 1<<63 - 1
 	}
+	ts.insert(t, when)
+}
+
+// again arms a repeating timer that has come for its next time that is not past.
+func (ts *timers) again(t *timer) {
+	late := max(time.Since(ts.base)-t.when, 0)
+	ts.insert(t, t.when+t.period*(1+late/t.period))
+}
+
+func (ts *timers) insert(t *timer, when time.Duration) {
 	ts.mu.Lock()
 	t.when = when
 	ts.mu.heap = append(ts.mu.heap, t)
@@ -176,8 +212,8 @@ func (ts *timers) due() (*timer, time.Duration) {
 }
 
 func (t *timer) fire() {
-	if t.restart {
-		t.cell.post(sysRestart)
+	if t.post != 0 {
+		t.cell.post(t.post)
 		return
 	}
 	_ = t.cell.tell(nil, t) // an actor that has stopped has cancelled its timers
