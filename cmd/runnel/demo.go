@@ -39,8 +39,8 @@ that run on this machine are not touched.`,
 	fl.BoolVar(&asJSON, "json", false, "print the summary as one JSON object on the last line")
 	fl.BoolVar(&keep, "keep", false, "leave everything running until Ctrl-C")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		if o.Tables < 1 || o.Duration < time.Second || o.Rate < 1 {
-			return usagef("want at least 1 table, 1s and 1 row a second")
+		if err := o.Validate(); err != nil {
+			return &usageError{err}
 		}
 		exe, err := os.Executable()
 		if err != nil {
@@ -49,8 +49,9 @@ that run on this machine are not touched.`,
 		o.Command, o.Progress = exe, a.err
 		if keep {
 			o.Keep = func(ctx context.Context, u demo.URLs, r demo.Result) error {
+				a.tellKept(u)
 				err := a.printDemo(r, asJSON)
-				a.keepDemo(ctx, u)
+				<-ctx.Done()
 				return err
 			}
 		}
@@ -63,8 +64,9 @@ that run on this machine are not touched.`,
 	return c
 }
 
-// keepDemo tells where to look and waits for Ctrl-C.
-func (a *app) keepDemo(ctx context.Context, u demo.URLs) {
+// tellKept tells where to look. The summary follows: its last line is for
+// programs, which may read both outputs as one.
+func (a *app) tellKept(u demo.URLs) {
 	fmt.Fprintf(a.err, `
 Everything is still running:
   overview  %s
@@ -73,8 +75,8 @@ Everything is still running:
   source    mysql://root@%s/
   target    mysql://root@%s/
 Press Ctrl-C to end.
+
 `, u.Overview, u.Overview, strings.TrimSuffix(strings.TrimPrefix(u.Overview, "http://"), "/"), u.Source, u.Target) // for people who watch
-	<-ctx.Done()
 }
 
 func (a *app) printDemo(r demo.Result, asJSON bool) error {

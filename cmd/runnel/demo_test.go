@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -44,8 +47,67 @@ func TestDemoEndsWithoutDifferences(t *testing.T) {
 	}
 }
 
+// TestDemoOfFewTables runs demos in which the table that arrives changes which
+// one comes second.
+func TestDemoOfFewTables(t *testing.T) {
+	for _, tables := range []string{"1", "2", "3"} {
+		c := newCLI(t, nil)
+		if code := c.run("demo", "--tables", tables, "--duration", "1s", "--rate", "500", "--json"); code != exitOK {
+			t.Errorf("%s tables: exit code %d\n%s%s", tables, code, &c.out, &c.errOut)
+			continue
+		}
+		paused := regexp.MustCompile(`pause (\S+)\n`).FindStringSubmatch(c.errOut.String())
+		if paused == nil || !strings.Contains(c.errOut.String(), "resume "+paused[1]+"\n") {
+			t.Errorf("%s tables: the table that was paused (%v) is not the one that was resumed:\n%s", tables, paused, &c.errOut)
+		}
+	}
+}
+
+// everything is standard output and standard error as a terminal or 2>&1 shows
+// them. It calls seen when the summary for programs comes.
+type everything struct {
+	mu   sync.Mutex
+	text strings.Builder
+	seen func()
+}
+
+func (e *everything) Write(p []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if strings.HasPrefix(string(p), "{") {
+		e.seen()
+	}
+	return e.text.Write(p)
+}
+
+func TestKeptDemoEndsWithTheSummary(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	all := &everything{seen: interrupt}
+	a := &app{in: strings.NewReader(""), out: all, err: all, getenv: func(string) string { return "" }}
+	if code := a.run(ctx, []string{"demo", "--tables", "2", "--duration", "1s", "--json", "--keep"}); code != exitOK {
+		t.Errorf("got exit code %d, want 0", code)
+	}
+	lines := strings.Split(strings.TrimSpace(all.text.String()), "\n")
+	var got map[string]float64
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &got); err != nil || got["tables"] != 4 {
+		t.Errorf("last line: got %v (%v), want the summary of 4 tables:\n%s", got, err, &all.text)
+	}
+	if !strings.Contains(all.text.String(), "Everything is still running") {
+		t.Errorf("nobody is told where to look:\n%s", &all.text)
+	}
+}
+
 func TestDemoUsage(t *testing.T) {
 	c := newCLI(t, nil)
-	c.want(exitUsage, []string{"want at least 1 table"}, "demo", "--tables", "0")
-	c.want(exitUsage, []string{"invalid argument"}, "demo", "--duration", "long")
+	for want, args := range map[string][]string{
+		"tables 0: want 1 to 100000":      {"--tables", "0"},
+		"tables -1: want 1 to 100000":     {"--tables", "-1"},
+		"tables 200000: want 1 to 100000": {"--tables", "200000"},
+		"duration 10ms: want 1s to 24h":   {"--duration", "10ms"},
+		"rate 0: want 1 to 1000000":       {"--rate", "0"},
+		`invalid argument "long"`:         {"--duration", "long"},
+	} {
+		c.want(exitUsage, []string{want, "see: runnel demo --help"}, append([]string{"demo"}, args...)...)
+	}
 }

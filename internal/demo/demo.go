@@ -44,6 +44,16 @@ func (o *Options) fill() error {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
+	err := o.Validate()
+	if o.Command == "" {
+		err = errors.Join(err, errors.New("there is no program to run as the syncing process"))
+	}
+	return err
+}
+
+// Validate reports every number that is out of range, at once. Zero is out of
+// range: set the defaults first.
+func (o *Options) Validate() error {
 	var errs []error
 	bad := func(is bool, format string, a ...any) {
 		if is {
@@ -53,7 +63,6 @@ func (o *Options) fill() error {
 	bad(o.Tables < 1 || o.Tables > 100_000, "tables %d: want 1 to 100000", o.Tables)
 	bad(o.Duration < time.Second || o.Duration > 24*time.Hour, "duration %v: want 1s to 24h", o.Duration)
 	bad(o.Rate < 1 || o.Rate > 1_000_000, "rate %d: want 1 to 1000000", o.Rate)
-	bad(o.Command == "", "there is no program to run as the syncing process")
 	return errors.Join(errs...)
 }
 
@@ -91,12 +100,13 @@ type demo struct {
 	o      Options
 	began  time.Time
 	rnd    *mathrand.Rand // of the goroutine of Run
-	dir    string
+	folder *folder
 	secret string
 
 	source, target *testdb.MariaDB
 	child          *child
 	probe          *probe
+	paused         *table // between its pause and its resume
 
 	progress sync.Mutex
 
@@ -113,8 +123,9 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 		return res, err
 	}
 	d := &demo{o: o, began: time.Now(), rnd: mathrand.New(mathrand.NewPCG(mathrand.Uint64(), mathrand.Uint64())), secret: rand.Text()}
-	if d.dir, err = os.MkdirTemp("", "runnel-demo-"); err != nil {
-		return res, fmt.Errorf("make working directory: %w", err)
+	d.removeDead()
+	if d.folder, err = newFolder(); err != nil {
+		return res, err
 	}
 	defer func() { err = errors.Join(err, d.clean(&res, err)) }()
 	if err := d.prepare(ctx); err != nil {
@@ -150,7 +161,7 @@ func (d *demo) prepare(ctx context.Context) error {
 	if err := d.makeTables(ctx); err != nil {
 		return err
 	}
-	c, err := newChild(d.o.Command, filepath.Join(d.dir, "data"), filepath.Join(d.dir, "runnel.log"), passwordVariable+"="+d.secret)
+	c, err := newChild(d.o.Command, filepath.Join(d.folder.path, "data"), filepath.Join(d.folder.path, "runnel.log"), passwordVariable+"="+d.secret)
 	if err != nil {
 		return err
 	}
@@ -239,9 +250,21 @@ func (d *demo) clean(res *Result, failed error) error {
 	if d.child != nil && (broken || res.Differences > 0 || len(res.Late) > 0) {
 		res.LogFile = d.child.logFile
 		d.say("the log of the syncing process is kept in %s", res.LogFile)
-		return errors.Join(append(errs, os.RemoveAll(filepath.Join(d.dir, "data")))...)
+		return errors.Join(append(errs, os.RemoveAll(filepath.Join(d.folder.path, "data")), d.folder.release())...)
 	}
-	return errors.Join(append(errs, os.RemoveAll(d.dir))...)
+	return errors.Join(append(errs, d.folder.remove())...)
+}
+
+// removeDead tidies up after demos that were killed. What cannot be removed is no
+// reason not to run.
+func (d *demo) removeDead() {
+	removed, err := removeDead()
+	for _, text := range removed {
+		d.say("removed %s, which is gone", text)
+	}
+	if err != nil {
+		d.say("%v", err)
+	}
 }
 
 // say prints one line of progress.

@@ -109,6 +109,10 @@ func TestOptionsAreCheckedAtOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("got no error")
 	}
+	zero := Options{Duration: time.Second, Rate: 1}
+	if err := zero.Validate(); err == nil || !strings.Contains(err.Error(), "tables 0") {
+		t.Errorf("got %v, want tables 0 refused: the caller asked for it", err)
+	}
 	for _, want := range []string{"tables -1", "duration 1ms", "rate -5", "no program"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("got %q, want %q in it", err, want)

@@ -25,7 +25,7 @@
 //
 // Everything Run starts has ended when it returns, also when it fails or its
 // context ends; the kernel ends the child and the servers if this process is
-// killed. A table that does not catch up within the deadline is named with the
+// killed, and the next Run removes the folder that it left. A table that does not catch up within the deadline is named with the
 // state of its task.
 //
 // # Testing

@@ -120,19 +120,16 @@ func (d *demo) play(loading context.Context, events []event) error {
 	return d.child.died()
 }
 
-// pausedTable is the table that is paused and resumed: not the first, which is
-// the largest, unless there is no other.
-func (d *demo) pausedTable() *table {
-	all := d.live()
-	return all[min(1, len(all)-1)]
-}
-
+// pauseTable pauses one table: not the first, which is the largest, unless there
+// is no other. Tables may arrive before it is resumed, so it is remembered.
 func (d *demo) pauseTable(ctx context.Context) error {
-	return d.command(ctx, d.pausedTable(), "pause")
+	all := d.live()
+	d.paused = all[min(1, len(all)-1)]
+	return d.command(ctx, d.paused, "pause")
 }
 
 func (d *demo) resumeTable(ctx context.Context) error {
-	return d.command(ctx, d.pausedTable(), "resume")
+	return d.command(ctx, d.paused, "resume")
 }
 
 // command gives a table's task a command, again while the process restarts or has
