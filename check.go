@@ -41,7 +41,7 @@ func (v *Verdict) fail(err error) {
 // as a target. A password that the address leaves out is taken from the argument.
 // The error is for an address that cannot be read; it never holds the password.
 func CheckAddress(ctx context.Context, kind, address, password string) (Verdict, error) {
-	cfg, err := mysql.ParseDSN(address)
+	cfg, err := parseAddress(address)
 	if err != nil {
 		return Verdict{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"strings"
 
@@ -23,13 +24,46 @@ func mysqlConfig(kind string, s *tablesync.ServerSpec) (mysql.Config, error) {
 	}
 	c := mysql.Config{Name: subject, Addr: s.Address, User: s.User, Password: password}
 	c.TLS = mysql.TLSConfig{CAFile: s.TLS.CAFile, CertFile: s.TLS.CertFile, KeyFile: s.TLS.KeyFile}
-	switch s.TLS.Mode {
-	case "required":
-		c.TLS.Mode = "skip-verify"
-	case "verify":
-		c.TLS.Mode = "true"
+	if mode, ok := tlsMode(s.TLS.Mode); ok && mode != "" {
+		c.TLS.Mode = addressTLS[mode]
 	}
 	return c, nil
+}
+
+// addressTLS is how an address spells the modes of a definition. Both spellings
+// are taken in both places.
+var addressTLS = map[string]string{"disabled": "false", "required": "skip-verify", "verify": "true"}
+
+// tlsMode is a mode as definitions spell it.
+func tlsMode(word string) (mode string, ok bool) {
+	if word == "" {
+		return "", true
+	}
+	for mode, other := range addressTLS {
+		if word == mode || word == other {
+			return mode, true
+		}
+	}
+	return word, false
+}
+
+// parseAddress reads mysql://user@host:port/?tls=…. No error holds the password.
+func parseAddress(address string) (mysql.Config, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return mysql.ParseDSN(address) // which knows how to say it
+	}
+	q := u.Query()
+	if words := q["tls"]; len(words) > 0 {
+		word := words[len(words)-1]
+		mode, ok := tlsMode(word)
+		if !ok {
+			return mysql.Config{}, fmt.Errorf("parse server address of %s: tls is %q, want disabled, required or verify", u.Host, word)
+		}
+		q.Set("tls", addressTLS[mode])
+		u.RawQuery = q.Encode()
+	}
+	return mysql.ParseDSN(u.String())
 }
 
 // passwordOf reads the password where the specification says it is.

@@ -121,6 +121,9 @@ func readDocument(d *Definitions, f *faults, n *yaml.Node) {
 		decodeStrict(f, n, &doc, refuseSecrets)
 		hideSecrets(f, n, &doc.ServerSpec)
 		resolvePaths(f, n.Line, &doc.ServerSpec)
+		if mode, ok := tlsMode(doc.TLS.Mode); ok {
+			doc.TLS.Mode = mode
+		}
 		if len(f.list) == before {
 			validate(f, n.Line, doc.Validate(kind))
 		}

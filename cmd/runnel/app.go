@@ -176,8 +176,29 @@ resumed, repaired or removed, and nobody else notices.`,
 		a.sourceCmd(), a.targetCmd(), a.pipelineCmd(), a.taskCmd(), a.versionCmd())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
+	refuseUnknownTopics(root)
 	checkArgsOf(root)
 	return root
+}
+
+// refuseUnknownTopics makes the commands that cobra adds complain about words
+// that they do not know, as all others do.
+func refuseUnknownTopics(root *cobra.Command) {
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "completion":
+			c.Args, c.RunE = cobra.ArbitraryArgs, groupRun
+		case "help":
+			c.RunE = func(_ *cobra.Command, args []string) error {
+				topic, rest, err := root.Find(args)
+				if err != nil || len(rest) > 0 {
+					return usagef("there is no help for %q", strings.Join(args, " "))
+				}
+				topic.InitDefaultHelpFlag()
+				return topic.Help()
+			}
+		}
+	}
 }
 
 // checkArgsOf makes every complaint about arguments a usage error.

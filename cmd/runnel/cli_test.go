@@ -117,8 +117,8 @@ func TestExitCodesAndUsage(t *testing.T) {
 	c.want(exitUsage, []string{"accepts 1 arg"}, "source", "get")
 	c.want(exitUsage, []string{"want 0 or more"}, "task", "list", "--limit", "-1")
 	c.want(exitUsage, []string{"want host:port"}, "task", "list", "--server", "ftp://x")
-	c.want(exitFailed, []string{`state "broken" is not known`, "remedy: use pending"}, "task", "list", "--state", "broken")
-	c.want(exitFailed, []string{`there is no source "none"`}, "source", "get", "none")
+	c.want(exitUsage, []string{`--state "broken": want pending`}, "task", "list", "--state", "broken")
+	c.want(exitFailed, []string{`there is no source "none"`, "remedy: list them with"}, "source", "get", "none")
 	c.want(exitFailed, []string{"start it with: runnel server"}, "task", "list", "--server", "127.0.0.1:1")
 }
 
@@ -178,9 +178,51 @@ func TestServerConfiguration(t *testing.T) {
 	}
 	c.want(exitFailed, []string{`other.yaml:1: unknown key "lisen"; did you mean "listen"?`}, "server", "--config", "other.yaml")
 	c.want(exitFailed, []string{"none.yaml"}, "server", "--config", "none.yaml")
-	c.want(exitFailed, []string{"set tokenFile"}, "server", "--listen", "0.0.0.0:7717")
+	c.want(exitUsage, []string{"set tokenFile"}, "server", "--listen", "0.0.0.0:7717")
 	c.want(exitOK, []string{"ok    configuration runnel.yaml", "it listens on 127.0.0.1:1", "no problem found"}, "check", "runnel.yaml")
 	c.want(exitFailed, []string{`unknown key "lisen"`}, "check", "other.yaml")
+}
+
+// TestValuesThatAreWrongAreUsageErrors: 2, however the value is wrong and
+// whatever else there is; no process needs to run to find it out.
+func TestValuesThatAreWrongAreUsageErrors(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("file", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := newCLI(t, nil)
+	try := func() {
+		t.Helper()
+		for want, args := range map[string]string{
+			`listen "foo": want host:port`:                      "server --listen foo",
+			`listen "127.0.0.1:http": want host:port`:           "server --listen 127.0.0.1:http --token-file t",
+			`log.level "x": want debug`:                         "server --log-level x",
+			`log.format "xml": want text or json`:               "server --log-format xml",
+			`dataDir file is a file`:                            "server --data-dir file",
+			`--state "bogus": want pending`:                     "task list --state bogus",
+			`--table "orders": want a schema.table`:             "task list --table orders",
+			`--limit -1`:                                        "task list --limit -1",
+			`server address`:                                    "task list --server ftp://x",
+			`--as "both"`:                                       "check mysql://u@h/ --as both",
+			`unknown command "foo" for "runnel completion"`:     "completion foo",
+			`there is no help for "task foo"`:                   "help task foo",
+			`tls is "maybe", want disabled, required or verify`: "check mysql://u@h/?tls=maybe",
+		} {
+			c.want(exitUsage, []string{want, "see: runnel"}, strings.Fields(args)...)
+		}
+	}
+	try()
+	if err := os.WriteFile("runnel.yaml", []byte("log: {level: warn}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	try()
+	if err := os.WriteFile("runnel.yaml", []byte("log: {level: loud}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.want(exitFailed, []string{`runnel.yaml: log.level "loud"`}, "server", "--data-dir", "d")
+	c.want(exitFailed, []string{`runnel.yaml: log.level "loud"`}, "server", "--listen", "0.0.0.0:1")
+	c.want(exitOK, []string{"Stop tables until"}, "help", "task", "pause")
+	c.want(exitOK, []string{"bash"}, "completion")
 }
 
 func TestPasswordsAreNeverPrinted(t *testing.T) {

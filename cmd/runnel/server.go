@@ -59,26 +59,51 @@ goes on where it stood, however it ended.`,
 	return c
 }
 
-// serverConfig reads the file and lets flags win over it.
+// serverConfig reads the file and lets flags win over it. What only the flags
+// have wrong is a usage error.
 func serverConfig(file string, over runnel.Config) (runnel.Config, error) {
+	if err := flagFaults(over); err != nil {
+		return over, &usageError{err}
+	}
 	var cfg runnel.Config
 	text, err := readConfigFile(&file)
 	if err != nil {
 		return cfg, err
 	}
-	return runnel.ParseConfig(file, text, func(c *runnel.Config) {
-		for _, f := range []struct {
-			to   *string
-			from string
-		}{
-			{&c.DataDir, over.DataDir}, {&c.Listen, over.Listen}, {&c.TokenFile, over.TokenFile},
-			{&c.Log.Level, over.Log.Level}, {&c.Log.Format, over.Log.Format},
-		} {
-			if f.from != "" {
-				*f.to = f.from
-			}
+	cfg, err = runnel.ParseConfig(file, text, func(c *runnel.Config) { override(c, over) })
+	if err == nil {
+		return cfg, nil
+	}
+	plain, fileErr := runnel.ParseConfig(file, text)
+	if fileErr != nil {
+		return cfg, err
+	}
+	override(&plain, over)
+	return cfg, &usageError{plain.Validate()}
+}
+
+// flagFaults finds values that no file could make right.
+func flagFaults(over runnel.Config) error {
+	if over.TokenFile == "" {
+		over.TokenFile = "of the file" // whether one is needed shows when all is known
+	}
+	over.Fill()
+	return over.Validate()
+}
+
+// override takes over what flags set.
+func override(c *runnel.Config, over runnel.Config) {
+	for _, f := range []struct {
+		to   *string
+		from string
+	}{
+		{&c.DataDir, over.DataDir}, {&c.Listen, over.Listen}, {&c.TokenFile, over.TokenFile},
+		{&c.Log.Level, over.Log.Level}, {&c.Log.Format, over.Log.Format},
+	} {
+		if f.from != "" {
+			*f.to = f.from
 		}
-	})
+	}
 }
 
 func readConfigFile(file *string) ([]byte, error) {

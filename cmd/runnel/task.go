@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,6 +54,12 @@ func (a *app) taskListCmd() *cobra.Command {
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		if limit < 0 {
 			return usagef("--limit %d: want 0 or more", limit)
+		}
+		if state != "" && !slices.Contains(stateWords(), state) {
+			return usagef("--state %q: want %s", state, strings.Join(stateWords(), ", "))
+		}
+		if q.Table != "" && !strings.Contains(q.Table, ".") {
+			return usagef("--table %q: want a schema.table pattern such as shop.* or *.orders", q.Table)
 		}
 		q.State = tablesync.State(state)
 		client, err := sf.client()
