@@ -85,7 +85,8 @@ func (c config) validate() error {
 }
 
 // run measures all cases, writes the table to out and the file of c.json. A case
-// that fails is an error at the end; the others still run.
+// that fails has no number and is listed; the others still run. Only a failure of
+// Runnel is an error.
 func run(ctx context.Context, c config, out, progress io.Writer) (err error) {
 	if err := c.validate(); err != nil {
 		return err
@@ -99,7 +100,7 @@ func run(ctx context.Context, c config, out, progress io.Writer) (err error) {
 	if err := build(ctx, dir, c.peers); err != nil {
 		return err
 	}
-	rs, failures := measure(ctx, c, dir, progress)
+	rs, err := measure(ctx, c, dir, progress)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -111,23 +112,22 @@ func run(ctx context.Context, c config, out, progress io.Writer) (err error) {
 		return err
 	}
 	if c.json != "" {
-		if err := rs.writeJSON(c.json); err != nil {
-			return err
-		}
+		err = errors.Join(err, rs.writeJSON(c.json))
 	}
-	return errors.Join(failures...)
+	return err
 }
 
-// measure runs all rounds of all cases.
-func measure(ctx context.Context, c config, dir string, progress io.Writer) (*results, []error) {
+// measure runs all rounds of all cases. The error is of Runnel's cases; the results
+// hold what was measured in any event.
+func measure(ctx context.Context, c config, dir string, progress io.Writer) (*results, error) {
 	rs := &results{}
-	var failures []error
+	var failed error
 	n, total := 0, c.rounds*len(c.workloads)*len(c.peers)
 	for round := range c.rounds {
 		for _, w := range c.workloads {
 			for i := range c.peers {
 				if ctx.Err() != nil {
-					return rs, failures
+					return rs, failed
 				}
 				p := c.peers[(i+round)%len(c.peers)]
 				n++
@@ -139,8 +139,11 @@ func measure(ctx context.Context, c config, dir string, progress io.Writer) (*re
 				samples, err := k.run(ctx, dir)
 				status := ""
 				if err != nil {
-					failures = append(failures, err)
-					status = err.Error()
+					rs.failures = append(rs.failures, fmt.Sprintf("round %d: %v", round+1, err))
+					status = "FAILED: " + err.Error()
+					if p == ours {
+						failed = errors.Join(failed, err)
+					}
 				} else {
 					rs.add(round, w, p, samples)
 					status = samples[0].String()
@@ -149,5 +152,5 @@ func measure(ctx context.Context, c config, dir string, progress io.Writer) (*re
 			}
 		}
 	}
-	return rs, failures
+	return rs, failed
 }

@@ -24,8 +24,12 @@ type row struct {
 	round []int // which round each of Rounds is of: a case may have failed in one
 }
 
-// results are rows in the order in which their first round was measured.
-type results struct{ rows []*row }
+// results are rows in the order in which their first round was measured, and the
+// cases that gave none.
+type results struct {
+	rows     []*row
+	failures []string
+}
 
 func (rs *results) add(round int, workloadName, peer string, samples []workload.Sample) {
 	for _, s := range samples {
@@ -169,6 +173,9 @@ func (rs *results) verdicts(w io.Writer, workloads, peers []string) error {
 		}
 		fmt.Fprintf(t, "| %s\t| %s\t| %s\t| %s\t| %s\t| %s\t| %s\t| %s\t|\n", q.workload, q.unit, short(r.Value), against,
 			times(ratio, compared), required, verdict, times(rs.ratio(q, baseline)))
+	}
+	if len(rs.failures) > 0 {
+		fmt.Fprintf(t, "\nWrong or unfinished, and left out above:\n- %s\n", strings.Join(rs.failures, "\n- "))
 	}
 	return t.Flush()
 }

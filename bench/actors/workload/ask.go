@@ -13,7 +13,7 @@ func (r *runner[R]) ask() ([]Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	per := r.scaled(500_000, 50*askers) / askers
+	per := r.scaled(1_000_000, 50*askers) / askers
 	times := make([]time.Duration, askers*per)
 	if err := r.interview(refs, askers, max(1, per/10), times); err != nil {
 		return nil, err

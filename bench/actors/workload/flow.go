@@ -59,7 +59,7 @@ func (r *runner[R]) deal(refs []R, senders, passes int) error {
 
 // oneToOne is one goroutine that sends to one actor.
 func (r *runner[R]) oneToOne() ([]Sample, error) {
-	n := r.scaled(5_000_000, 1000)
+	n := r.scaled(10_000_000, 1000)
 	refs, err := r.spawnN("a", 2)
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (r *runner[R]) fourToMany() ([]Sample, error) {
 
 // pingPong is two actors and one message that goes to and fro.
 func (r *runner[R]) pingPong() ([]Sample, error) {
-	n := r.scaled(2_000_000, 1000)
+	n := r.scaled(5_000_000, 1000)
 	refs, err := r.spawnN("a", 4)
 	if err != nil {
 		return nil, err

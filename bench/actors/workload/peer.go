@@ -7,7 +7,7 @@ import (
 
 // AskTimeout is the deadline of each ask, where a case demands one or the
 // runtime knows no ask without.
-const AskTimeout = 30 * time.Second
+const AskTimeout = 10 * time.Second
 
 // Peer adapts one runtime. R is its own reference to an actor.
 type Peer[R any] interface {

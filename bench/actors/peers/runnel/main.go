@@ -68,7 +68,7 @@ func (p *peer) TellName(name string, m *message) error {
 // demands it another for each question.
 func (p *peer) Askers(n int, loop func(int, workload.Ask[ref])) error {
 	return workload.GoAskers(n, loop, func() (workload.Ask[ref], func()) {
-		ctx, cancel := context.WithTimeout(p.ctx, 10*workload.AskTimeout)
+		ctx, cancel := context.WithTimeout(p.ctx, 60*workload.AskTimeout)
 		q := &question{} // free again when its ask has returned
 		fill := func(to actor.Reply[*message]) any {
 			q.to = to
