@@ -2,11 +2,11 @@ package runnel
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -26,6 +26,24 @@ type Verdict struct {
 	// Verified says what was looked at and found in order.
 	Verified []string          `json:"verified"`
 	Problems []*change.Problem `json:"problems"`
+	// Notes are no problems, but people should know them.
+	Notes []*change.Problem `json:"notes"`
+}
+
+// MarshalJSON implements json.Marshaler: lists without elements are [], not null.
+func (v Verdict) MarshalJSON() ([]byte, error) {
+	type plain Verdict
+	p := plain(v)
+	if p.Verified == nil {
+		p.Verified = []string{}
+	}
+	if p.Problems == nil {
+		p.Problems = []*change.Problem{}
+	}
+	if p.Notes == nil {
+		p.Notes = []*change.Problem{}
+	}
+	return json.Marshal(p)
 }
 
 // fail adds an error as a problem.
@@ -56,18 +74,19 @@ func CheckAddress(ctx context.Context, kind, address, password string) (Verdict,
 }
 
 // CheckDefinitions connects to every server that is declared and looks for every
-// table that is matched. References to servers that are declared elsewhere are
-// problems, since nothing can be said about them. Nothing is written or stored.
+// table that is matched, at its source and at its target. References to servers
+// that are declared elsewhere are problems, since nothing can be said about them.
+// Nothing is written or stored.
 func CheckDefinitions(ctx context.Context, d Definitions) []Verdict {
 	var out []Verdict
-	sources := make(map[string]mysql.Config)
+	fit := servers{map[string]mysql.Config{}, map[string]target{}}
 	for i := range d.Sources {
 		s := &d.Sources[i]
 		v := Verdict{Subject: tablesync.KindSource + " " + s.Name}
 		if cfg, err := mysqlConfig(tablesync.KindSource, s); err != nil {
 			v.fail(err)
 		} else if v = checkSource(ctx, cfg); len(v.Problems) == 0 {
-			sources[s.Name] = cfg
+			fit.sources[s.Name] = cfg
 		}
 		out = append(out, v)
 	}
@@ -76,15 +95,15 @@ func CheckDefinitions(ctx context.Context, d Definitions) []Verdict {
 		v := Verdict{Subject: tablesync.KindTarget + " " + s.Name}
 		if cfg, err := mysqlConfig(tablesync.KindTarget, s); err != nil {
 			v.fail(err)
-		} else {
-			v = checkTarget(ctx, cfg, mysql.SinkOptions{Schema: s.Schema})
+		} else if v = checkTarget(ctx, cfg, mysql.SinkOptions{Schema: s.Schema}); len(v.Problems) == 0 {
+			fit.targets[s.Name] = target{cfg, mysql.SinkOptions{Schema: s.Schema}}
 		}
 		out = append(out, v)
 	}
 	taken := make(map[targetTable]string)
 	declared := declaredNames(d)
 	for i := range d.Pipelines {
-		out = append(out, checkPipeline(ctx, &d.Pipelines[i], declared, sources, taken))
+		out = append(out, checkPipeline(ctx, &d.Pipelines[i], declared, fit, taken))
 	}
 	return out
 }
@@ -148,102 +167,6 @@ func checkTarget(ctx context.Context, cfg mysql.Config, o mysql.SinkOptions) Ver
 		}
 	}
 	return v
-}
-
-// targetTable is one table at one target.
-type targetTable struct {
-	target string
-	table  change.TableID
-}
-
-func declaredNames(d Definitions) map[string]bool {
-	names := make(map[string]bool)
-	for _, s := range d.Sources {
-		names[tablesync.KindSource+" "+s.Name] = true
-	}
-	for _, s := range d.Targets {
-		names[tablesync.KindTarget+" "+s.Name] = true
-	}
-	return names
-}
-
-// checkPipeline looks up the tables that match. taken tells which pipeline writes
-// a target table, over all pipelines.
-func checkPipeline(ctx context.Context, p *tablesync.PipelineSpec, declared map[string]bool, sources map[string]mysql.Config, taken map[targetTable]string) Verdict {
-	v := Verdict{Subject: tablesync.KindPipeline + " " + p.Name}
-	for _, ref := range []string{tablesync.KindSource + " " + p.Source, tablesync.KindTarget + " " + p.Target} {
-		if !declared[ref] {
-			v.Problems = append(v.Problems, &change.Problem{
-				Code: "not-declared", Subject: v.Subject, Cause: ref + " is not declared here, so it cannot be checked",
-				Remedy: "check it together with the file that declares it: runnel check FOLDER",
-			})
-		}
-	}
-	cfg, fit := sources[p.Source]
-	if len(v.Problems) > 0 {
-		return v
-	}
-	if !fit {
-		v.fail(&change.Problem{
-			Code: "source-not-fit", Subject: v.Subject, Cause: "its tables cannot be looked up while source " + p.Source + " has problems",
-			Remedy: "mend the source first",
-		})
-		return v
-	}
-	tables, err := matchingTables(ctx, cfg, p)
-	if err != nil {
-		v.fail(err)
-		return v
-	}
-	found := make(map[change.TableID]bool)
-	for _, t := range tables {
-		found[t.Table] = true
-		if t.Problem != nil {
-			v.Problems = append(v.Problems, t.Problem)
-		}
-		into := targetTable{p.Target, p.TargetOf(t.Table)}
-		if other, ok := taken[into]; ok {
-			v.Problems = append(v.Problems, &change.Problem{
-				Code: "target-taken", Subject: "table " + t.Table.String(),
-				Cause:  fmt.Sprintf("pipeline %s and %s both write table %s at target %s", p.Name, other, into.table, p.Target),
-				Remedy: "exclude the table from one of them, or route it to another table",
-			})
-			continue
-		}
-		taken[into] = fmt.Sprintf("pipeline %s (table %s)", p.Name, t.Table)
-	}
-	v.Problems = append(v.Problems, missingTables(p, found)...)
-	v.Verified = []string{fmt.Sprintf("%d tables of source %s match", len(tables), p.Source)}
-	return v
-}
-
-func matchingTables(ctx context.Context, cfg mysql.Config, p *tablesync.PipelineSpec) (tables []change.TableInfo, err error) {
-	ctx, cancel := context.WithTimeout(ctx, checkLimit)
-	defer cancel()
-	src, err := mysql.NewSource(cfg, mysql.SourceOptions{})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, src.Close()) }()
-	return src.Tables(ctx, p.Matches)
-}
-
-// missingTables reports the patterns that name one table which is not there.
-func missingTables(p *tablesync.PipelineSpec, found map[change.TableID]bool) []*change.Problem {
-	var out []*change.Problem
-	for _, pattern := range p.Tables.Include {
-		schema, name, _ := strings.Cut(pattern, ".")
-		id := change.TableID{Schema: schema, Name: name}
-		if strings.ContainsAny(pattern, "*?") || found[id] || !p.Matches(id) {
-			continue
-		}
-		out = append(out, &change.Problem{
-			Code: "no-such-table", Subject: "table " + pattern,
-			Cause:  fmt.Sprintf("source %s has no table %s, or the account may not see it", p.Source, pattern),
-			Remedy: fmt.Sprintf("correct the pattern, create the table, or GRANT SELECT ON %s to the account", pattern),
-		})
-	}
-	return out
 }
 
 // IsConfigFile tells a configuration of the process from a file with definitions:

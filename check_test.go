@@ -159,6 +159,10 @@ func TestPasswordsComeFromWhereTheyAreSaidToBe(t *testing.T) {
 	if err := os.WriteFile(file, []byte("pa ss\r\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	t.Setenv("RUNNEL_TEST_EMPTY", "")
 	for _, tc := range []struct {
 		spec tablesync.ServerSpec
@@ -168,7 +172,8 @@ func TestPasswordsComeFromWhereTheyAreSaidToBe(t *testing.T) {
 		{tablesync.ServerSpec{}, "", ""},
 		{tablesync.ServerSpec{PasswordFile: file}, "pa ss", ""},
 		{tablesync.ServerSpec{PasswordFile: file + "x"}, "", "password-file"},
-		{tablesync.ServerSpec{PasswordEnv: "RUNNEL_TEST_EMPTY"}, "", ""},
+		{tablesync.ServerSpec{PasswordFile: empty}, "", "password-file"},
+		{tablesync.ServerSpec{PasswordEnv: "RUNNEL_TEST_EMPTY"}, "", "password-env"},
 		{tablesync.ServerSpec{PasswordEnv: "RUNNEL_TEST_NOT_SET"}, "", "password-env"},
 	} {
 		cfg, err := mysqlConfig(tablesync.KindSource, &tc.spec)
@@ -178,6 +183,9 @@ func TestPasswordsComeFromWhereTheyAreSaidToBe(t *testing.T) {
 		}
 		if cfg.Password != tc.want || (tc.code == "") != (err == nil) || tc.code != "" && codes(v)[0] != tc.code {
 			t.Errorf("%+v: got %q, %v, want %q, %s", tc.spec, cfg.Password, err, tc.want, tc.code)
+		}
+		if file := tc.spec.PasswordFile; tc.code != "" && !strings.Contains(err.Error(), file+tc.spec.PasswordEnv) {
+			t.Errorf("%+v: got %v, which does not name it", tc.spec, err)
 		}
 	}
 }

@@ -83,7 +83,14 @@ func passwordOf(subject string, s *tablesync.ServerSpec) (string, error) {
 				Remedy: "write the password to it, readable by the user that runs Runnel, or correct passwordFile",
 			}
 		}
-		return strings.TrimRight(string(b), "\r\n"), nil
+		password := strings.TrimRight(string(b), "\r\n")
+		if password == "" {
+			return "", &change.Problem{
+				Code: "password-file", Subject: subject, Cause: "the password file " + s.PasswordFile + " is empty",
+				Remedy: "write the password to it; for an account without a password leave passwordFile out",
+			}
+		}
+		return password, nil
 	case s.PasswordEnv != "":
 		v, ok := os.LookupEnv(s.PasswordEnv)
 		if !ok {
@@ -91,6 +98,12 @@ func passwordOf(subject string, s *tablesync.ServerSpec) (string, error) {
 				Code: "password-env", Subject: subject,
 				Cause:  fmt.Sprintf("the environment variable %s is not set in this process", s.PasswordEnv),
 				Remedy: "set it before the process starts, or use passwordFile",
+			}
+		}
+		if v == "" {
+			return "", &change.Problem{
+				Code: "password-env", Subject: subject, Cause: "the environment variable " + s.PasswordEnv + " is empty in this process",
+				Remedy: "set it to the password before the process starts; for an account without a password leave passwordEnv out",
 			}
 		}
 		return v, nil

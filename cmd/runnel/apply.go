@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -73,10 +74,15 @@ func (a *app) readDefinitions(paths []string) (runnel.Definitions, error) {
 	if err := errors.Join(errs...); err != nil {
 		return d, err
 	}
-	if len(d.Sources)+len(d.Targets)+len(d.Pipelines) == 0 {
-		return d, errors.New("there is no definition to read; a document needs a kind: source, target or pipeline")
+	return d, notEmpty(strings.Join(paths, ", "), d)
+}
+
+// notEmpty refuses files that say nothing, which nobody means.
+func notEmpty(where string, d runnel.Definitions) error {
+	if len(d.Sources)+len(d.Targets)+len(d.Pipelines) > 0 {
+		return nil
 	}
-	return d, nil
+	return fmt.Errorf("%s: there is no definition to read; a document needs a kind: source, target or pipeline", where)
 }
 
 func (a *app) printDifferences(diff []tablesync.Difference, dry bool) error {

@@ -71,6 +71,9 @@ func (a *app) password(file string) (string, error) {
 		return "", fmt.Errorf("read password: %w", err)
 	}
 	p := strings.TrimRight(string(b), "\r\n")
+	if p == "" {
+		return "", fmt.Errorf("read password: %s is empty; write the password to it, or leave --password-file out", file)
+	}
 	a.hide(p)
 	return p, nil
 }
@@ -92,6 +95,9 @@ func check(ctx context.Context, arg, as, password string) ([]runnel.Verdict, err
 		return []runnel.Verdict{v}, err
 	}
 	d, err := runnel.LoadDefinitions(arg)
+	if err == nil {
+		err = notEmpty(arg, d)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -132,6 +138,9 @@ func verdictText(all []runnel.Verdict, problems int) string {
 			if p.Remedy != "" {
 				fmt.Fprintf(&b, "        remedy: %s\n", oneLine(p.Remedy))
 			}
+		}
+		for _, p := range v.Notes {
+			fmt.Fprintf(&b, "      note: %s: %s; %s\n", oneLine(p.Subject), oneLine(p.Cause), oneLine(p.Remedy))
 		}
 	}
 	switch problems {

@@ -149,6 +149,36 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 	walk(a.newRoot())
 }
 
+// TestCheckOfWhatSaysNothing: a file without definitions is as wrong for check as
+// it is for apply, and an empty password file is no password.
+func TestCheckOfWhatSaysNothing(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name, text string) string {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	c := newCLI(t, newEngine())
+	for name, text := range map[string]string{"a.yaml": "", "b.yaml": "# nothing\n", "c.yaml": "---\n---\n"} {
+		file := put(name, text)
+		want := []string{file + ": there is no definition to read", "a document needs a kind"}
+		c.want(exitFailed, want, "check", file)
+		c.want(exitFailed, want, "apply", "-f", file)
+	}
+	c.want(exitFailed, []string{dir + ": there is no definition"}, "check", dir)
+	empty := put("empty.password", "\n")
+	c.want(exitFailed, []string{"read password: " + empty + " is empty"}, "check", "mysql://u@127.0.0.1:1/", "--password-file", empty)
+	file := put("a.yaml", "{kind: source, name: shop, type: mysql, address: '127.0.0.1:1', user: u, passwordFile: empty.password}\n")
+	c.want(exitFailed, []string{"password-file: source shop: the password file " + empty + " is empty"}, "check", file)
+	conf := put("conf.yaml", "listen: 127.0.0.1:1\n")
+	if c.want(exitOK, []string{`"problems": [],`}, "check", conf, "-o", "json"); strings.Contains(c.out.String(), "null") {
+		t.Errorf("got null for a list:\n%s", &c.out)
+	}
+}
+
 func TestTokenFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	for text, want := range map[string]string{"# c\n\n  tok \nother": "tok", "": "", "sha256:00": ""} {
