@@ -108,11 +108,18 @@ func (s *System) newDispatcher(name string, c Dispatcher) *dispatcher {
 		d.ws = append(d.ws, w)
 	}
 	d.live.Store(int32(len(d.ws)) + 1)
+	return d
+}
+
+// start starts the goroutines of a shared pool; the others come with the work.
+func (d *dispatcher) start() {
+	if d.side != nil {
+		return
+	}
 	for _, w := range d.ws {
 		go w.run()
 	}
 	go d.monitor()
-	return d
 }
 
 func (d *dispatcher) newWorker() *worker {
@@ -390,6 +397,7 @@ func (w *worker) run() {
 		}
 		w.d.leave()
 	}()
+	w.d.sys.dog.rouse()
 	w.mend()
 	for {
 		c := w.find()

@@ -79,9 +79,12 @@ func New(c Config) (*System, error) {
 		s.shutdown.mu.left[p.Name] = nil
 	}
 	s.dog = newDog()
-	go s.dog.run(s)
 	for name, d := range c.Dispatchers {
 		s.dispatchers[name] = s.newDispatcher(name, d)
+	}
+	go s.dog.run(s)
+	for _, d := range s.dispatchers {
+		d.start()
 	}
 	sp := &spec{sys: s, disp: s.dispatchers[SystemDispatcher], mb: c.Mailbox, sup: c.Supervision}
 	guard := func(parent *cell, name string) *cell {

@@ -24,6 +24,7 @@ var layers = []layer{
 	{0, "retry", nil},
 
 	{10, "actor", []string{"retry"}},
+	{11, "actor/actortest", []string{"actor", "retry"}}, // test support, for users too
 	{10, "stream", []string{"retry"}},
 	{10, "connector/*", []string{"change", "retry"}}, // never each other
 
@@ -57,9 +58,11 @@ var layers = []layer{
 	{71, "cmd/*", []string{
 		"change", "retry", "actor", "stream", "connector/*", "internal/capture", "persistence", "persistence/*", "delivery",
 		"cluster", "internal/tablesync", "schedule", "workflow", "dataflow", "internal/web", rootDir, "internal/testdb", "internal/demo",
+		"internal/benchactors",
 	}},
 
 	// Support. Leaves may be imported by anyone, see leaves.
+	{20, "internal/benchactors", []string{"actor"}}, // what runnel bench actors shows
 	{0, "internal/fault", nil},
 	{0, "internal/invariants", nil},
 	{10, "internal/testdb", nil},
@@ -72,7 +75,7 @@ var layers = []layer{
 var leaves = []string{"internal/fault", "internal/invariants"}
 
 // testSupport may be imported by the tests of every package.
-var testSupport = []string{"internal/testdb", "internal/lint", "internal/fault", "internal/invariants", "connector/connectortest"}
+var testSupport = []string{"internal/testdb", "internal/lint", "internal/fault", "internal/invariants", "connector/connectortest", "actor/actortest"}
 
 // standardOnly lists the packages that use nothing but the standard library.
 var standardOnly = []string{"change", "retry", "internal/fault", "internal/invariants", "internal/lint"}
