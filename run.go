@@ -70,7 +70,7 @@ func Run(ctx context.Context, cfg Config, o RunOptions) (err error) {
 		return listenProblem(cfg.Listen, err)
 	}
 	server, err := web.New(web.Config{
-		Control: p.engine, Tokens: p.tokens, Version: o.Version, Ready: p.isReady, Log: o.Log,
+		Control: control{p.engine}, Tokens: p.tokens, Version: o.Version, Ready: p.isReady, Log: o.Log,
 	})
 	if err != nil {
 		return errors.Join(err, l.Close())

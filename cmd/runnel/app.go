@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/runnel-dev/runnel/change"
 	"github.com/runnel-dev/runnel/internal/web"
 )
 
@@ -73,9 +74,7 @@ func (a *app) explain(err error) {
 	}
 	switch {
 	case len(p.Problems) > 0:
-		for _, f := range p.Problems {
-			a.complain("%s: %s\n  remedy: %s\n", f.Subject, f.Cause, f.Remedy)
-		}
+		a.tellProblems(p.Problems)
 	case len(p.Faults) > 0:
 		for _, f := range p.Faults {
 			a.complain("%s\n", f)
@@ -92,6 +91,12 @@ func (a *app) explain(err error) {
 func (a *app) complain(format string, args ...any) {
 	text := a.clean(fmt.Sprintf(format, args...))
 	fmt.Fprint(a.err, "runnel: ", text)
+}
+
+func (a *app) tellProblems(problems []*change.Problem) {
+	for _, p := range problems {
+		a.complain("%s: %s\n  remedy: %s\n", p.Subject, p.Cause, p.Remedy)
+	}
 }
 
 var passwordInURL = regexp.MustCompile(`(//[^\s/:@"']*):[^\s@"']+@`)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/change"
 	"github.com/runnel-dev/runnel/internal/tablesync"
 )
 
@@ -20,7 +21,8 @@ func (a *app) applyCmd() *cobra.Command {
 		Short: "Make sources, targets and pipelines as declared in YAML",
 		Long: `Reads definitions from a YAML file, from every .yaml and .yml file of a folder, or
 from standard input (-), and makes them true: what is new is created, what differs
-is changed. Servers are checked before anything is stored.`,
+is changed. Servers are checked before anything is stored. A dry run looks at the
+tables of the targets too; its exit code is 1 when it finds a problem.`,
 		Example: `  runnel apply -f pipelines/
   runnel apply -f pipelines/ --dry-run
   runnel apply -f pipelines/ --prune     also remove what the folder does not name
@@ -29,7 +31,7 @@ is changed. Servers are checked before anything is stored.`,
 	}
 	sf, out := a.addServerFlags(c), addOutputFlag(c)
 	c.Flags().StringArrayVarP(&paths, "file", "f", nil, "file or folder with definitions, - for standard input; may be given again")
-	c.Flags().BoolVar(&o.DryRun, "dry-run", false, "tell what would change, and change nothing")
+	c.Flags().BoolVar(&o.DryRun, "dry-run", false, "tell what would change, check servers and tables, and change nothing")
 	c.Flags().BoolVar(&o.Prune, "prune", false, "remove definitions that are not named, and their tasks")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		if len(paths) == 0 {
@@ -49,11 +51,39 @@ is changed. Servers are checked before anything is stored.`,
 			return err
 		}
 		if *out == outputJSON {
-			return printJSON(a.out, diff)
+			err = printJSON(a.out, diff)
+		} else {
+			err = a.printDifferences(diff, o.DryRun)
 		}
-		return a.printDifferences(diff, o.DryRun)
+		if err != nil || !o.DryRun {
+			return err
+		}
+		problems, err := client.Check(cmd.Context(), d)
+		if err != nil {
+			return err
+		}
+		return a.printCheck(problems, *out)
 	}
 	return c
+}
+
+// printCheck tells what a dry run found out about servers and tables. Problems go
+// to standard error, so that the differences can be read by programs.
+func (a *app) printCheck(problems []*change.Problem, out outputFlag) error {
+	a.tellProblems(problems)
+	text := "servers and tables were checked by the process: no problem found\n"
+	if n := len(problems); n > 0 {
+		text = fmt.Sprintf("servers and tables were checked by the process: %d to mend\n", n)
+	}
+	if out != outputJSON {
+		if _, err := a.writeClean(text); err != nil {
+			return err
+		}
+	}
+	if len(problems) > 0 {
+		return errFound
+	}
+	return nil
 }
 
 // readDefinitions reads all paths and reports the faults of all.

@@ -44,6 +44,9 @@ func TestApply(t *testing.T) {
 	if len(e.applied) != 0 {
 		t.Error("a dry run applied something")
 	}
+	if !strings.Contains(c.out.String(), "servers and tables were checked by the process: no problem found") {
+		t.Errorf("the dry run does not say that it checked:\n%s", &c.out)
+	}
 	c.golden("apply", "apply", "-f", dir)
 	c.golden("apply-json", "apply", "--file", file, "--output", "json")
 	c.stdin = text
@@ -61,6 +64,13 @@ func TestApply(t *testing.T) {
 	c.want(exitUsage, []string{"name a file or folder with -f"}, "apply")
 	c.want(exitFailed, []string{"no such file"}, "apply", "-f", filepath.Join(dir, "none"))
 	c.want(exitFailed, []string{`target "lake" does not exist`, "remedy: correct the definitions"}, "apply", "-f", dir, "--prune")
+	e.unfit = []*change.Problem{{Code: "target-not-empty", Subject: "target table shop.a", Cause: "it holds rows", Remedy: "empty it"}}
+	c.want(exitFailed, []string{"1 of 2 to change", "target table shop.a: it holds rows\n  remedy: empty it", "1 to mend"}, "apply", "-f", dir, "--dry-run")
+	c.want(exitFailed, []string{"target table shop.a: it holds rows"}, "apply", "-f", dir, "--dry-run", "-o", "json")
+	if out := strings.TrimSpace(c.out.String()); !strings.HasPrefix(out, "[") || !strings.HasSuffix(out, "]") {
+		t.Errorf("got %s, want nothing but the differences", out)
+	}
+	c.want(exitOK, []string{"1 of 2 changed"}, "apply", "-f", dir)
 	e.applyErr = fmt.Errorf("apply: %w", &change.Problem{Code: "binlog-format", Subject: "source shop", Cause: "binlog_format is STATEMENT", Remedy: "SET GLOBAL binlog_format = ROW"})
 	c.want(exitFailed, []string{"source shop: binlog_format is STATEMENT\n  remedy: SET GLOBAL binlog_format = ROW"}, "apply", "-f", dir)
 }

@@ -27,6 +27,7 @@ type engine struct {
 	tasks     []tablesync.TaskView
 	applied   []tablesync.Definitions
 	applyErr  error
+	unfit     []*change.Problem // what Check says
 }
 
 func (e *engine) Apply(_ context.Context, d tablesync.Definitions, o tablesync.ApplyOptions) ([]tablesync.Difference, error) {
@@ -45,7 +46,7 @@ func (e *engine) Apply(_ context.Context, d tablesync.Definitions, o tablesync.A
 	}
 	return out, nil
 }
-func (e *engine) Check(context.Context, tablesync.Definitions) []*change.Problem { return nil }
+func (e *engine) Check(context.Context, tablesync.Definitions) []*change.Problem { return e.unfit }
 func (e *engine) Sources() []tablesync.SourceView                                { return e.sources }
 func (e *engine) Targets() []tablesync.TargetView                                { return e.targets }
 func (e *engine) Pipelines() []tablesync.PipelineView                            { return e.pipelines }

@@ -156,7 +156,7 @@ func TestTour(t *testing.T) {
 	dataDir := filepath.Join(t.TempDir(), "data")
 	p := startServer(t, dataDir)
 	c.env["RUNNEL_SERVER"] = p.address
-	c.want(exitOK, []string{"3 of 3 to change"}, "apply", "-f", dir, "--dry-run")
+	c.want(exitOK, []string{"3 of 3 to change", "servers and tables were checked by the process: no problem found"}, "apply", "-f", dir, "--dry-run")
 	c.want(exitOK, []string{"3 of 3 changed"}, "apply", "-f", dir)
 	c.want(exitOK, []string{"0 of 3 changed"}, "apply", "-f", dir)
 	until(t, dst, "SELECT id, note FROM shop_copy.orders ORDER BY id", "[[1 a] [2 b]]")
