@@ -241,3 +241,29 @@ func TestApplyRefusesByNameBeforeAnythingStarts(t *testing.T) {
 	put(strings.Replace(good, "name: lake", "name: lake2", 1) + "---\n{kind: pipeline, name: p2, source: shop, target: lake2, tables: {include: [shop.a]}, route: {schema: other}}\n")
 	c.want(exitFailed, []string{"read_only is ON", "SET GLOBAL read_only=OFF"}, "apply", "-f", dir)
 }
+
+// TestTheTourKillsItsOwnServer: the command that the README gives for a crash
+// finds the server that the README starts, and no other program.
+func TestTheTourKillsItsOwnServer(t *testing.T) {
+	b, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := regexp.MustCompile(`(?m)^runnel server --data-dir \S+$`).FindString(string(b))
+	kill := regexp.MustCompile(`(?m)^pkill -9 -f '([^']+)'`).FindStringSubmatch(string(b))
+	if command == "" || kill == nil {
+		t.Fatalf("got server %q and kill %q, want both in the tour", command, kill)
+	}
+	pattern, err := regexp.Compile(kill[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]bool{
+		command: true, "runnel demo --keep": false, "runnel server --data-dir /tmp/other --listen 127.0.0.1:1": false,
+		"sh -c " + command: false, "vi README.md # " + command: false,
+	} {
+		if got := pattern.MatchString(line); got != want {
+			t.Errorf("%q on %q: got %v, want %v", kill[1], line, got, want)
+		}
+	}
+}
