@@ -115,6 +115,9 @@ type Arena struct {
 	used   int64
 }
 
+// NewArena returns an arena with room for n values; it grows as any other.
+func NewArena(n int) Arena { return Arena{values: make([]Value, 0, n)} }
+
 // Values returns a slice of n zero Values.
 func (a *Arena) Values(n int) []Value {
 	if len(a.values)+n > cap(a.values) {

@@ -54,6 +54,7 @@ func (r *rig) targetRows(table string) int {
 }
 
 func TestPauseHoldsOneTableAndResumeCatchesUp(t *testing.T) {
+	t.Parallel()
 	r := streamingRig(t)
 	r.command("shop.a", "pause")
 	r.waitState("shop.a", tablesync.Paused)
@@ -78,6 +79,7 @@ func TestPauseHoldsOneTableAndResumeCatchesUp(t *testing.T) {
 }
 
 func TestResyncRemovesRowsThatVanished(t *testing.T) {
+	t.Parallel()
 	r := streamingRig(t)
 	before := r.taskOf("shop.a").Incarnation
 	if err := r.target.Exec(t.Context(), "INSERT INTO shop.a VALUES(99,'stray')", "DELETE FROM shop.a WHERE id=2"); err != nil {
@@ -97,6 +99,7 @@ func TestResyncRemovesRowsThatVanished(t *testing.T) {
 }
 
 func TestRemoveForgetsAndKeepsRows(t *testing.T) {
+	t.Parallel()
 	r := streamingRig(t)
 	id := r.taskOf("shop.a").ID
 	r.command("shop.a", "remove")
@@ -125,6 +128,7 @@ func TestRemoveForgetsAndKeepsRows(t *testing.T) {
 
 // TestDefinitionsFollow changes and prunes definitions while tables stream.
 func TestDefinitionsFollow(t *testing.T) {
+	t.Parallel()
 	r := streamingRig(t)
 	d := r.definitions()
 	d.Targets[0].Connections = 4
@@ -167,6 +171,7 @@ func TestDefinitionsFollow(t *testing.T) {
 // TestTablesThatBecomeFit are taken in: by the statement that mends them, or when
 // the pipeline that an operator had them removed from is declared anew.
 func TestTablesThatBecomeFit(t *testing.T) {
+	t.Parallel()
 	r := streamingRig(t)
 	r.exec("CREATE TABLE shop.late(id INT, v INT)")
 	r.exec("INSERT INTO shop.late VALUES(1,1)", "ALTER TABLE shop.late ADD PRIMARY KEY(id)", "INSERT INTO shop.late VALUES(2,2)")

@@ -9,6 +9,7 @@ import (
 )
 
 func TestTargetOutageIsOneCause(t *testing.T) {
+	t.Parallel()
 	r := streamingRig(t)
 	if err := r.target.Kill(); err != nil {
 		t.Fatal(err)
@@ -24,6 +25,7 @@ func TestTargetOutageIsOneCause(t *testing.T) {
 }
 
 func TestStartWhileTargetIsDown(t *testing.T) {
+	t.Parallel()
 	r := streamingRig(t)
 	r.stop()
 	if err := r.target.Kill(); err != nil {
@@ -41,6 +43,7 @@ func TestStartWhileTargetIsDown(t *testing.T) {
 }
 
 func TestSourceRestartIsReadOn(t *testing.T) {
+	t.Parallel()
 	r := streamingRig(t)
 	if err := r.source.Kill(); err != nil {
 		t.Fatal(err)
@@ -53,6 +56,7 @@ func TestSourceRestartIsReadOn(t *testing.T) {
 }
 
 func TestPurgedLogOfAPausedTask(t *testing.T) {
+	t.Parallel()
 	r := streamingRig(t)
 	r.command("shop.a", "pause")
 	eventually(t, "a is detached", func() (bool, string) { v := r.taskOf("shop.a"); return !v.Attached, fmt.Sprint(v) })
@@ -81,6 +85,7 @@ func TestPurgedLogOfAPausedTask(t *testing.T) {
 }
 
 func TestAnotherLogUnderTheSameAddress(t *testing.T) {
+	t.Parallel()
 	r := streamingRig(t)
 	r.stop()
 	r.exec("RESET MASTER", "INSERT INTO shop.a VALUES(30,'unseen')")
@@ -96,6 +101,7 @@ func TestAnotherLogUnderTheSameAddress(t *testing.T) {
 // TestProgressRemovedAtTheTarget: somebody drops our schema; the tasks say what to
 // do, at once after a restart and with the next row without one.
 func TestProgressRemovedAtTheTarget(t *testing.T) {
+	t.Parallel()
 	for _, restart := range []bool{true, false} {
 		r := streamingRig(t)
 		if restart {
@@ -123,6 +129,7 @@ func TestProgressRemovedAtTheTarget(t *testing.T) {
 
 // TestFailuresAreSpaced: a failure that goes on is tried less and less often.
 func TestFailuresAreSpaced(t *testing.T) {
+	t.Parallel()
 	r := streamingRig(t)
 	if err := r.target.Exec(t.Context(), "INSERT INTO runnel.owner SELECT target_schema, CONCAT(target_name,'x'), store_id, owner, incarnation, task FROM runnel.owner WHERE target_name='a'",
 		"UPDATE runnel.owner SET target_name='later', store_id='ANOTHER' WHERE target_name='ax'"); err != nil {
@@ -147,6 +154,7 @@ func TestFailuresAreSpaced(t *testing.T) {
 // TestSettingsChangedBeforeAReconnect: the source is checked again whenever its log
 // is opened, and its tasks say what they wait for.
 func TestSettingsChangedBeforeAReconnect(t *testing.T) {
+	t.Parallel()
 	r := streamingRig(t)
 	cut := func() {
 		rows, err := r.source.Query(t.Context(), "SELECT id FROM information_schema.processlist WHERE command='Binlog Dump'")

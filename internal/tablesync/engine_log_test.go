@@ -11,6 +11,7 @@ import (
 // TestNamedStates meets what the log can hold that rows cannot follow: the task
 // concerned stops with cause and remedy, the others go on.
 func TestNamedStates(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		do    []string
 		state tablesync.State
@@ -48,6 +49,7 @@ func TestNamedStates(t *testing.T) {
 }
 
 func TestDropAndCreateIsANewTask(t *testing.T) {
+	t.Parallel()
 	r := streamingRig(t)
 	first := r.taskOf("shop.a").ID
 	r.exec("DROP TABLE shop.a", "CREATE TABLE shop.a(id INT PRIMARY KEY, v VARCHAR(40))", "INSERT INTO shop.a VALUES(77,'second life')")
@@ -61,6 +63,7 @@ func TestDropAndCreateIsANewTask(t *testing.T) {
 // TestXAAcrossRestarts: rows prepared before a restart and committed after it
 // arrive once; rows rolled back never do.
 func TestXAAcrossRestarts(t *testing.T) {
+	t.Parallel()
 	r := streamingRig(t)
 	r.exec("XA START 'keep'", "INSERT INTO shop.a VALUES(40,'prepared')", "XA END 'keep'", "XA PREPARE 'keep'")
 	r.exec("XA START 'drop'", "INSERT INTO shop.b VALUES(40,'prepared')", "XA END 'drop'", "XA PREPARE 'drop'")
@@ -80,6 +83,7 @@ func TestXAAcrossRestarts(t *testing.T) {
 // TestSchemaChangesThatComputeValues: what the statement computed at the source is
 // what the target holds, or the task says that it cannot be.
 func TestSchemaChangesThatComputeValues(t *testing.T) {
+	t.Parallel()
 	r := streamingRig(t)
 	r.exec("SET timestamp=1700000000.123456", "ALTER TABLE shop.a ADD COLUMN seen DATETIME(6) DEFAULT CURRENT_TIMESTAMP(6), ADD COLUMN day DATE DEFAULT (CURRENT_DATE)")
 	r.exec("ALTER TABLE shop.b ADD COLUMN ts TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)",
@@ -100,6 +104,7 @@ func TestSchemaChangesThatComputeValues(t *testing.T) {
 }
 
 func TestDropAndCreateWithOtherColumns(t *testing.T) {
+	t.Parallel()
 	r := streamingRig(t)
 	first := r.taskOf("shop.a").ID
 	r.exec("DROP TABLE shop.a", "CREATE TABLE shop.a(k VARCHAR(10) PRIMARY KEY, other INT)", "INSERT INTO shop.a VALUES('x', 1)")
@@ -113,6 +118,7 @@ func TestDropAndCreateWithOtherColumns(t *testing.T) {
 // TestXAOpenWhileAnotherTableIsMadeAnew (a prepared transaction of one table must
 // not trouble a task that begins while it is open).
 func TestXAOpenWhileAnotherTableIsMadeAnew(t *testing.T) {
+	t.Parallel()
 	r := streamingRig(t)
 	r.exec("XA START 'w'", "INSERT INTO shop.a VALUES(80,'prepared')", "XA END 'w'", "XA PREPARE 'w'")
 	before := r.taskOf("shop.b").Incarnation
@@ -131,6 +137,7 @@ func TestXAOpenWhileAnotherTableIsMadeAnew(t *testing.T) {
 
 // TestStatementsWithSettingsInFront (SET STATEMENT … FOR) are what they are for.
 func TestStatementsWithSettingsInFront(t *testing.T) {
+	t.Parallel()
 	r := streamingRig(t)
 	r.exec("SET STATEMENT max_statement_time=100 FOR ALTER TABLE shop.a ADD COLUMN z INT DEFAULT 3 FIRST", "INSERT INTO shop.a VALUES(9,90,'after')",
 		"SET STATEMENT lock_wait_timeout=(1+FLOOR(2)) FOR TRUNCATE TABLE shop.b", "INSERT INTO shop.b VALUES(91,'only')")

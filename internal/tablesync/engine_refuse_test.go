@@ -12,6 +12,7 @@ import (
 )
 
 func TestTwoPipelinesOneTargetTable(t *testing.T) {
+	t.Parallel()
 	r := streamingRig(t)
 	second := shopPipeline
 	second.Name = "again"
@@ -30,6 +31,7 @@ func TestTwoPipelinesOneTargetTable(t *testing.T) {
 // TestTablesNamedInAPipeline: a table that is named must be fit; one that only a
 // pattern matches is refused alone.
 func TestTablesNamedInAPipeline(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testdb.MariaDBOptions{})
 	r.exec("CREATE DATABASE shop", "CREATE TABLE shop.good(id INT PRIMARY KEY)", "CREATE TABLE shop.nokey(id INT)")
 	r.start()
@@ -56,17 +58,17 @@ func TestTablesNamedInAPipeline(t *testing.T) {
 // TestMissingPasswordIsOneServersState: a source or target whose connector cannot
 // be made has a state; the process runs.
 func TestMissingPasswordIsOneServersState(t *testing.T) {
+	t.Parallel()
 	r := streamingRig(t)
 	r.stop()
 	why := "the password file is missing"
-	refuse.Store(&why)
-	t.Cleanup(func() { refuse.Store(nil) })
+	r.connector.refuse.Store(&why)
 	r.start()
 	eventually(t, "both are named", func() (bool, string) {
 		s, g := r.engine.Sources()[0], r.engine.Targets()[0]
 		return s.State == "failed" && strings.Contains(s.Reason, "password"), fmt.Sprintf("%+v %+v", s, g)
 	})
-	refuse.Store(nil)
+	r.connector.refuse.Store(nil)
 	r.exec("INSERT INTO shop.a VALUES(60,'after')")
 	r.inState(3, tablesync.Streaming)
 	r.same("shop")
@@ -75,6 +77,7 @@ func TestMissingPasswordIsOneServersState(t *testing.T) {
 // TestTriggerAtTheTarget: one that can change rows is refused, one that looks on
 // is not.
 func TestTriggerAtTheTarget(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testdb.MariaDBOptions{})
 	for _, m := range []*testdb.MariaDB{r.source, r.target} {
 		if err := m.Exec(t.Context(), "CREATE DATABASE shop", "CREATE TABLE shop.a(id INT PRIMARY KEY, v INT)", "CREATE TABLE shop.b(id INT PRIMARY KEY, v INT)"); err != nil {
@@ -104,6 +107,7 @@ func TestTriggerAtTheTarget(t *testing.T) {
 // TestPlacesThatAreRefused: a pipeline never writes onto its own source, into a
 // system schema or over Runnel's own tables.
 func TestPlacesThatAreRefused(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testdb.MariaDBOptions{})
 	r.exec("CREATE DATABASE shop", "CREATE TABLE shop.a(id INT PRIMARY KEY)", "INSERT INTO shop.a VALUES(1)")
 	r.start()
@@ -133,6 +137,7 @@ func TestPlacesThatAreRefused(t *testing.T) {
 // TestTargetTablesThatExist: rows that Runnel did not write are nobody's to keep or
 // to lose without a word.
 func TestTargetTablesThatExist(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testdb.MariaDBOptions{})
 	r.exec("CREATE DATABASE shop")
 	if err := r.target.Exec(t.Context(), "CREATE DATABASE shop"); err != nil {
@@ -175,6 +180,7 @@ func TestTargetTablesThatExist(t *testing.T) {
 // TestNewDataDirectory: a target that another store owns says so, and what to do
 // when that store is lost works.
 func TestNewDataDirectory(t *testing.T) {
+	t.Parallel()
 	r := streamingRig(t)
 	r.stop()
 	r.dir = t.TempDir()

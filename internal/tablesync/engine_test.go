@@ -21,28 +21,28 @@ import (
 )
 
 // connector makes MySQL connectors for servers without passwords.
-type connector struct{}
+type connector struct {
+	// refuse, when it is set, is why no connector can be made.
+	refuse atomic.Pointer[string]
+}
 
-// refuse, when it is set, is why no connector can be made.
-var refuse atomic.Pointer[string]
-
-func refused() error {
-	if s := refuse.Load(); s != nil {
+func (c *connector) refused() error {
+	if s := c.refuse.Load(); s != nil {
 		return errors.New(*s)
 	}
 	return nil
 }
 
-func (connector) Source(s tablesync.ServerSpec) (tablesync.Source, error) {
-	if err := refused(); err != nil {
+func (c *connector) Source(s tablesync.ServerSpec) (tablesync.Source, error) {
+	if err := c.refused(); err != nil {
 		return nil, err
 	}
 	return mysql.NewSource(mysql.Config{Name: s.Name, Addr: s.Address, User: s.User},
 		mysql.SourceOptions{Own: []change.TableID{{Schema: "runnel"}}})
 }
 
-func (connector) Sink(s tablesync.ServerSpec) (tablesync.Sink, error) {
-	if err := refused(); err != nil {
+func (c *connector) Sink(s tablesync.ServerSpec) (tablesync.Sink, error) {
+	if err := c.refused(); err != nil {
 		return nil, err
 	}
 	return mysql.NewSink(mysql.Config{Name: s.Name, Addr: s.Address, User: s.User}, mysql.SinkOptions{Connections: s.Connections})
@@ -54,6 +54,7 @@ type rig struct {
 	source, target *testdb.MariaDB
 	dir            string
 	engine         *tablesync.Engine
+	connector      connector
 	stop           func()
 }
 
@@ -85,7 +86,7 @@ func (r *rig) start() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.engine, err = tablesync.New(tablesync.Config{Store: store, Connect: connector{}, Log: log}, func(kinds []persistence.Kind) (*cluster.Region, error) {
+	r.engine, err = tablesync.New(tablesync.Config{Store: store, Connect: &r.connector, Log: log}, func(kinds []persistence.Kind) (*cluster.Region, error) {
 		return cluster.NewRegion(cluster.RegionConfig{System: sys, Store: store, Registry: reg, Kinds: kinds, Log: log})
 	})
 	if err != nil {
@@ -202,6 +203,7 @@ func (r *rig) taskOf(table string) tablesync.TaskView {
 }
 
 func TestEngineCopiesAndStreams(t *testing.T) {
+	t.Parallel()
 	for _, metadata := range []string{"NO_LOG", "FULL"} {
 		t.Run(metadata, func(t *testing.T) {
 			r := newRig(t, testdb.MariaDBOptions{RowMetadata: metadata})

@@ -69,7 +69,7 @@ func runChild(dir string) error {
 	if err != nil {
 		return err
 	}
-	engine, err := tablesync.New(tablesync.Config{Store: store, Connect: connector{}, Log: log}, func(kinds []persistence.Kind) (*cluster.Region, error) {
+	engine, err := tablesync.New(tablesync.Config{Store: store, Connect: &connector{}, Log: log}, func(kinds []persistence.Kind) (*cluster.Region, error) {
 		return cluster.NewRegion(cluster.RegionConfig{System: sys, Store: store, Registry: reg, Kinds: kinds, Log: log})
 	})
 	if err != nil {
@@ -350,6 +350,7 @@ func (r *rig) settle(tasks int, commands ...string) {
 const killRoundsEach = 20
 
 func TestKillDuringStreaming(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testdb.MariaDBOptions{})
 	tables := []string{"a", "b", "c"}
 	r.exec("CREATE DATABASE shop")
@@ -367,6 +368,7 @@ func TestKillDuringStreaming(t *testing.T) {
 }
 
 func TestKillDuringCopy(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testdb.MariaDBOptions{RowMetadata: "FULL"})
 	r.exec("CREATE DATABASE shop", "CREATE TABLE shop.t0(id INT PRIMARY KEY, v VARCHAR(40))")
 	stop := r.load([]string{"t0"})
@@ -381,6 +383,7 @@ func TestKillDuringCopy(t *testing.T) {
 }
 
 func TestKillAroundPauseAndResume(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testdb.MariaDBOptions{})
 	tables := []string{"a", "b", "c"}
 	r.exec("CREATE DATABASE shop")
@@ -409,6 +412,7 @@ func TestKillAroundPauseAndResume(t *testing.T) {
 
 // TestKillAroundResync makes a table anew again and again under load.
 func TestKillAroundResync(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testdb.MariaDBOptions{})
 	tables := []string{"a", "b"}
 	r.exec("CREATE DATABASE shop")

@@ -131,7 +131,7 @@ func (lf *life) loop(name string, once func() error) {
 }
 
 func (lf *life) apply() {
-	a := &applier{now: func() time.Time { return time.Unix(0, 0) }}
+	a := &applier{now: func() time.Time { return time.Unix(0, 0) }, arena: smallArena()}
 	for {
 		if lanes := lf.pool.take(); lanes != nil {
 			for _, v := range a.step(lf.ctx, lanes) {

@@ -202,8 +202,12 @@ type proc struct {
 	dead bool
 }
 
-// start runs body as a coroutine; it is forgotten when body returns.
+// start runs body as a coroutine; it is forgotten when body returns. A process
+// that has crashed starts nothing.
 func (w *world) start(name string, body func()) {
+	if w.cur != nil && w.cur.dead {
+		return
+	}
 	p := &proc{name: name}
 	p.next, p.stop = iter.Pull(func(yield func(struct{}) bool) {
 		p.out = yield
@@ -508,7 +512,8 @@ func (r modelReader) ReadChunk(_ context.Context, l *change.Layout, lower, upper
 	// A group can be in the log before reads see it.
 	m := modelMark{at: max(w.end()-w.rnd.IntN(2), 0)}
 	m.shown, m.low = m.at, w.bug == bugI5NoHold
-	c := &change.Chunk{Layout: l, Arena: &change.Arena{}, Done: true}
+	arena := smallArena()
+	c := &change.Chunk{Layout: l, Arena: &arena, Done: true}
 	lo, hi := 0, -1
 	if lower != nil {
 		lo = int(lower[0]) + 1
@@ -585,3 +590,6 @@ func (w *world) dump(t *modelTask) string {
 	}
 	return s
 }
+
+// smallArena is an arena for a few rows: most programs need no more.
+func smallArena() change.Arena { return change.NewArena(16) }
