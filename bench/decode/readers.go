@@ -15,7 +15,6 @@ import (
 
 	"github.com/runnel-dev/runnel/change"
 	"github.com/runnel-dev/runnel/connector/mysql"
-	"github.com/runnel-dev/runnel/internal/testdb"
 )
 
 type only string
@@ -34,12 +33,13 @@ func cpuTime() time.Duration {
 }
 
 // readRunnel decodes every row of a table into a reused arena.
-func readRunnel(ctx context.Context, src *mysql.Source, b *backlog, table string) (rows, sum uint64, err error) {
+func readRunnel(ctx context.Context, src *mysql.Source, b *backlog, table string) (rows, sum uint64, close func(), err error) {
+	close = func() {}
 	st, err := src.Open(ctx, b.from, only(table))
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, close, err
 	}
-	defer st.Close()
+	close = func() { _ = st.Close() } // what it read has been counted
 	a := new(change.Arena)
 	emit := func(c change.Change) error {
 		rows++
@@ -49,20 +49,20 @@ func readRunnel(ctx context.Context, src *mysql.Source, b *backlog, table string
 	for last := b.from; last.Before(b.to); {
 		g, err := st.Next(ctx)
 		if err != nil {
-			return rows, sum, err
+			return rows, sum, close, err
 		}
 		for _, e := range g.Events {
 			if e.Rows == nil {
 				continue
 			}
 			if err := e.Rows.Decode(b.layout, a, emit); err != nil {
-				return rows, sum, err
+				return rows, sum, close, err
 			}
 			a.Reset(16 << 20)
 		}
 		last = g.End
 	}
-	return rows, sum, nil
+	return rows, sum, close, nil
 }
 
 // handler gets go-mysql's events without a queue in between, its fastest way.
@@ -71,25 +71,28 @@ type handler func(*replication.BinlogEvent) error
 func (h handler) HandleEvent(e *replication.BinlogEvent) error { return h(e) }
 
 // readGoMySQL reads the same stretch with go-mysql, which decodes every row.
-func readGoMySQL(ctx context.Context, db *testdb.MariaDB, b *backlog) (rows, sum uint64, err error) {
+func readGoMySQL(ctx context.Context, port uint16, b *backlog) (rows, sum uint64, close func(), err error) {
+	close = func() {}
 	fromFile, fromPos, err := place(b.from)
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, close, err
 	}
 	toFile, toPos, err := place(b.to)
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, close, err
 	}
-	done := make(chan struct{})
+	done := make(chan struct{}, 1)
 	finished := false
 	file := fromFile
 	s := replication.NewBinlogSyncer(replication.BinlogSyncerConfig{
-		ServerID: 987654, Flavor: "mariadb", Host: "127.0.0.1", Port: uint16(db.Port()), User: "root", VerifyChecksum: true,
+		ServerID: 987654, Flavor: "mariadb", Host: "127.0.0.1", Port: port, User: "root", VerifyChecksum: true,
 		DisableRetrySync: true, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		SynchronousEventHandler: handler(func(e *replication.BinlogEvent) error {
 			switch v := e.Event.(type) {
 			case *replication.RotateEvent:
-				file = string(v.NextLogName)
+				if e.Header.LogPos != 0 { // else made for the connection, with a checksum that counts as part of the name
+					file = string(v.NextLogName)
+				}
 			case *replication.RowsEvent:
 				if string(v.Table.Table) == b.name {
 					n, s := sumIDs(e.Header.EventType, v.Rows)
@@ -98,20 +101,28 @@ func readGoMySQL(ctx context.Context, db *testdb.MariaDB, b *backlog) (rows, sum
 			}
 			if !finished && file == toFile && e.Header.LogPos >= toPos {
 				finished = true
-				close(done)
+				done <- struct{}{}
 			}
 			return nil
 		}),
 	})
-	defer s.Close()
-	if _, err := s.StartSync(gomysql.Position{Name: fromFile, Pos: fromPos}); err != nil {
-		return 0, 0, err
+	close = s.Close
+	streamer, err := s.StartSync(gomysql.Position{Name: fromFile, Pos: fromPos})
+	if err != nil {
+		return 0, 0, close, err
 	}
+	broken := make(chan error, 1)
+	go func() { // no event comes this way, only the end
+		_, err := streamer.GetEvent(ctx)
+		broken <- err
+	}()
 	select {
 	case <-done:
-		return rows, sum, nil
+		return rows, sum, close, nil
+	case err := <-broken:
+		return 0, 0, close, err
 	case <-ctx.Done():
-		return rows, sum, ctx.Err()
+		return 0, 0, close, ctx.Err()
 	}
 }
 

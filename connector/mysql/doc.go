@@ -45,7 +45,11 @@
 // that another server's log cannot hold are errors with the thing named, never
 // skipped rows. Rows that the log does not carry (statement format, partition
 // exchange, partial images) are Statements of the kinds LostRows and
-// RowsByStatement.
+// RowsByStatement. So are rows that a foreign key changes by ON DELETE or ON
+// UPDATE: the map of the child table beside row events of its parent is the trace,
+// and the catalog says whether the key was concerned. It is believed when the
+// definitions are older than the statement, by the clock of the server. A table
+// that such keys lead back to is refused.
 //
 // Errors of a Sink have the change.Class that the server's error number means. A
 // statement that is refused in a transaction of many batches costs its own batch

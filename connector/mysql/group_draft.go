@@ -21,7 +21,7 @@ type draft struct {
 
 	blocks []rowBlock // room for blocks
 	room   []byte     // room for bodies
-	used   int        // bytes of bodies, in memory or not
+	used   int        // bytes that were taken of it
 	guess  extent     // of the group before
 	size   int        // memory that events keep alive
 	spill  *spillFile
@@ -93,16 +93,21 @@ func (d *draft) copyRows(m *tableMap, kind byte, body []byte, o *SourceOptions) 
 	} else {
 		b.body = d.keep(body)
 	}
-	d.used += len(body)
 	d.add(change.Event{Table: m.table, Rows: b}, b.SizeBytes())
 	return nil
 }
 
-// keep copies b into the group's memory.
+// keep copies b into the group's memory. What is large gets memory of its own, which
+// the runtime need not clear first.
 func (d *draft) keep(b []byte) []byte {
-	const least, most = 1 << 10, 1 << 20
+	const least, most, large = 1 << 10, 1 << 20, 16 << 10
+	if len(b) >= large {
+		own := append([]byte(nil), b...)
+		return own[:len(own):len(own)]
+	}
+	d.used += len(b)
 	if len(d.room)+len(b) > cap(d.room) {
-		want := max(len(b), min(max(least, d.used, d.guess.bytes-d.used+d.guess.bytes/8), most))
+		want := max(len(b), min(max(least, d.used, d.guess.bytes-d.used+len(b)+d.guess.bytes/8), most))
 		d.room = make([]byte, 0, want)
 	}
 	at := len(d.room)
