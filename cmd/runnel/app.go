@@ -178,7 +178,7 @@ resumed, repaired or removed, and nobody else notices.`,
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.AddCommand(a.demoCmd(), a.serverCmd(), a.applyCmd(), a.checkCmd(),
-		a.sourceCmd(), a.targetCmd(), a.pipelineCmd(), a.taskCmd(), a.versionCmd())
+		a.sourceCmd(), a.targetCmd(), a.pipelineCmd(), a.taskCmd(), a.benchCmd(), a.versionCmd())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	refuseUnknownTopics(root)
