@@ -64,17 +64,18 @@ func TestDemoOfFewTables(t *testing.T) {
 }
 
 // everything is standard output and standard error as a terminal or 2>&1 shows
-// them. It calls seen when the summary for programs comes.
+// them. It calls seen when a text that matches until comes.
 type everything struct {
-	mu   sync.Mutex
-	text strings.Builder
-	seen func()
+	mu    sync.Mutex
+	text  strings.Builder
+	until *regexp.Regexp
+	seen  func()
 }
 
 func (e *everything) Write(p []byte) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if strings.HasPrefix(string(p), "{") {
+	if e.until.Match(p) {
 		e.seen()
 	}
 	return e.text.Write(p)
@@ -83,7 +84,7 @@ func (e *everything) Write(p []byte) (int, error) {
 func TestKeptDemoEndsWithTheSummary(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	all := &everything{seen: interrupt}
+	all := &everything{until: regexp.MustCompile(`^\{`), seen: interrupt}
 	a := &app{in: strings.NewReader(""), out: all, err: all, getenv: func(string) string { return "" }}
 	if code := a.run(ctx, []string{"demo", "--tables", "2", "--duration", "1s", "--json", "--keep"}); code != exitOK {
 		t.Errorf("got exit code %d, want 0", code)
@@ -95,6 +96,22 @@ func TestKeptDemoEndsWithTheSummary(t *testing.T) {
 	}
 	if !strings.Contains(all.text.String(), "Everything is still running") {
 		t.Errorf("nobody is told where to look:\n%s", &all.text)
+	}
+}
+
+// TestInterruptedDemoLeavesNothing: neither a log nor an error that looks like a
+// fault, wherever it is interrupted.
+func TestInterruptedDemoLeavesNothing(t *testing.T) {
+	for _, at := range []string{"tables with .* rows made", "writing for", "comparing both servers"} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		all := &everything{until: regexp.MustCompile(at), seen: interrupt}
+		a := &app{in: strings.NewReader(""), out: all, err: all, getenv: func(string) string { return "" }}
+		code := a.run(ctx, []string{"demo", "--tables", "2", "--duration", "1s"})
+		interrupt()
+		got := all.text.String()
+		if code != exitFailed || !strings.HasSuffix(got, "runnel: interrupted\n") || strings.Contains(got, "the log of the syncing process is kept") {
+			t.Errorf("interrupted at %q: got exit code %d, want 1, interrupted and no log:\n%s", at, code, got)
+		}
 	}
 }
 

@@ -127,7 +127,12 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 	if d.folder, err = newFolder(); err != nil {
 		return res, err
 	}
-	defer func() { err = errors.Join(err, d.clean(&res, err)) }()
+	defer func() {
+		if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) { // whatever broke, broke because it was interrupted
+			err = fmt.Errorf("%w (%w)", ctx.Err(), err)
+		}
+		err = errors.Join(err, d.clean(&res, err))
+	}()
 	if err := d.prepare(ctx); err != nil {
 		return res, err
 	}
