@@ -128,9 +128,7 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 		return res, err
 	}
 	defer func() {
-		if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) { // whatever broke, broke because it was interrupted
-			err = fmt.Errorf("%w (%w)", ctx.Err(), err)
-		}
+		err = interrupted(ctx, err)
 		err = errors.Join(err, d.clean(&res, err))
 	}()
 	if err := d.prepare(ctx); err != nil {
@@ -154,6 +152,15 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 		err = o.Keep(ctx, URLs{Overview: d.child.client.URL() + "/", Source: d.source.Addr(), Target: d.target.Addr()}, res)
 	}
 	return res, err
+}
+
+// interrupted says of an error that came after ctx ended that this is its cause: a
+// program that was killed for it does not know.
+func interrupted(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil || errors.Is(err, ctx.Err()) {
+		return err
+	}
+	return fmt.Errorf("%w (%w)", ctx.Err(), err)
 }
 
 // prepare starts servers and child and fills the tables.

@@ -1,6 +1,8 @@
 package demo
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -177,5 +179,20 @@ func TestChildThatEndsAtOnceIsAnErrorWithItsLog(t *testing.T) {
 	}
 	if err := c.died(); err == nil {
 		t.Error("the end of the process is not seen")
+	}
+}
+
+func TestWhatBreaksAfterAnInterruptionIsItsConsequence(t *testing.T) {
+	killed := errors.New("signal: killed") // as of mariadb-dump
+	ctx, interrupt := context.WithCancel(t.Context())
+	if got := interrupted(ctx, killed); errors.Is(got, context.Canceled) || !errors.Is(got, killed) {
+		t.Errorf("before: got %v, want it as it is", got)
+	}
+	interrupt()
+	if got := interrupted(ctx, killed); !errors.Is(got, context.Canceled) || !errors.Is(got, killed) {
+		t.Errorf("afterwards: got %v, want both", got)
+	}
+	if got := interrupted(ctx, nil); got != nil {
+		t.Errorf("without an error: got %v", got)
 	}
 }
