@@ -86,7 +86,9 @@ const (
 )
 
 // Sink writes to one target. Safe for concurrent use. Every call carries the
-// fence and fails with ErrDeposed or ErrOwnedElsewhere when it no longer holds.
+// fence and fails with ErrDeposed or ErrOwnedElsewhere when it no longer holds, and
+// with ErrStateGone when the target has no record of it: nobody else owns it then,
+// somebody removed it.
 type Sink interface {
 	Features() SinkFeatures
 	// Check returns every Problem that would keep the sink from working.

@@ -129,8 +129,8 @@ func oldEpochIsDeposed(t *testing.T, ctx context.Context, h *SinkHarness) {
 	}
 	old.with(newer).stands(t, ctx, 0)
 	never := change.Fence{StoreID: suiteStore, Owner: "owner-never", Epoch: 1}
-	if err := old.with(never).apply(ctx, 1); !errors.Is(err, change.ErrDeposed) {
-		t.Errorf("apply without a claim: got %v, want ErrDeposed", err)
+	if err := old.with(never).apply(ctx, 1); !errors.Is(err, change.ErrStateGone) {
+		t.Errorf("apply without a fence at the target: got %v, want ErrStateGone", err)
 	}
 }
 

@@ -195,7 +195,7 @@ func (s *Sink) checkFence(ctx context.Context, c *sinkConn, f change.Fence, how 
 // compareFence judges what fenceRead returned.
 func compareFence(f change.Fence, rows [][][]byte) error {
 	if len(rows) == 0 {
-		return fmt.Errorf("the target holds no fence of %s: %w", f.Owner, change.ErrDeposed)
+		return change.WithClass(change.PermanentTask, fmt.Errorf("the target holds no fence of %s: %w", f.Owner, change.ErrStateGone))
 	}
 	store, epoch := string(rows[0][0]), string(rows[0][1])
 	switch {
