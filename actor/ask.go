@@ -38,7 +38,7 @@ func Ask[M, R any](ctx context.Context, ref Ref[M], ask func(replyTo Reply[R]) M
 	switch {
 	case !answered:
 		return zero, fmt.Errorf("ask %s: %w", ref.Path(), context.Cause(ctx))
-	case errors.Is(err, ErrMailboxFull) && ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil && errors.Is(err, ErrMailboxFull): // there was no room until then
 		return zero, fmt.Errorf("ask %s: %w: %w", ref.Path(), err, context.Cause(ctx))
 	case err != nil:
 		return zero, fmt.Errorf("ask %s: %w", ref.Path(), err)

@@ -18,7 +18,7 @@ const (
 	watchTick = 500 * time.Microsecond
 	// sampleEvery is how many turns share one that is timed, and how many pushes
 	// share one whose wait is.
-	sampleEvery = 64
+	sampleEvery = 256
 )
 
 // dispatcher runs the turns of scheduled cells. This file is the shared pool;

@@ -21,10 +21,10 @@ type DispatcherStats struct {
 
 	Elapsed  time.Duration // of the reading
 	Turns    uint64
-	Messages uint64        // handled; may lag by 64 turns a worker while it is busy
+	Messages uint64        // handled; may lag by 256 turns a worker while it is busy
 	BusyTime time.Duration // in turns, summed over workers; in a shared pool by 50 looks a second
 
-	TurnTime time.Duration // mean of the timed turns (every 64th in a shared pool), since the System was made
+	TurnTime time.Duration // mean of the timed turns (every 256th in a shared pool), since the System was made
 	MaxTurn  time.Duration // longest of the timed turns, and of those that held a worker past HoldLimit
 	MaxWait  time.Duration // longest time from runnable to running; sampled in a shared pool
 	WaitNow  time.Duration // how long one that waits now has waited at least
