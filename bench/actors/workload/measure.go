@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -17,24 +18,43 @@ type Sample struct {
 	Unit  string  `json:"unit"`
 }
 
-// rate runs f, which does n things, and returns how many a second and what it
+// rate runs f, which does n things, and returns how many a second, what each took
+// of all CPUs, which other programs on the machine change less, and what it
 // allocated for each.
 func rate(n int, thing string, f func() error) ([]Sample, error) {
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
+	cpu, err := cpuTime()
+	if err != nil {
+		return nil, err
+	}
 	start := time.Now()
 	if err := f(); err != nil {
 		return nil, err
 	}
 	took := time.Since(start)
+	cpuAfter, err := cpuTime()
+	if err != nil {
+		return nil, err
+	}
 	runtime.ReadMemStats(&after)
 	each := float64(n)
 	return []Sample{
 		{each / took.Seconds(), thing + "s/s"},
+		{float64(cpuAfter-cpu) / each, "CPU ns/" + thing},
 		{float64(after.Mallocs-before.Mallocs) / each, "allocations/" + thing},
 		{float64(after.TotalAlloc-before.TotalAlloc) / each, "allocated B/" + thing},
 	}, nil
+}
+
+// cpuTime is what this process has used of all CPUs.
+func cpuTime() (time.Duration, error) {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0, fmt.Errorf("read CPU time: %w", err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
 }
 
 // percentiles sorts times and returns some of them.
