@@ -391,12 +391,13 @@ func (s modelSource) Open(_ context.Context, from change.Position, _ change.Filt
 		}
 		at = s.w.purged
 	}
-	return &modelStream{w: s.w, at: at}, nil
+	return &modelStream{w: s.w, asked: modelNum(from), at: at}, nil
 }
 
 type modelStream struct {
-	w  *world
-	at int
+	w     *world
+	asked int // every group after it must be seen
+	at    int
 }
 
 var errBroken = errors.New("connection lost")
@@ -414,6 +415,10 @@ func (s *modelStream) Next(context.Context) (*change.Group, error) {
 		}
 	}
 	s.at++
+	if s.at > s.asked+1 {
+		s.w.violate("I2: a reader that needs the log from %d goes on at %d", s.asked, s.at)
+	}
+	s.asked = s.at
 	g := s.w.log[s.at-1]
 	if g.start < s.w.purged && s.w.bug != bugI2Jump {
 		if s.w.cur.name == "read" {
