@@ -129,7 +129,7 @@ func TestTimersHaveNoGoroutine(t *testing.T) {
 			mustSpawn(t, s, "", setup)
 		}
 		synctest.Wait()
-		if got := s.Stats().Timers - before; got != 2000 || goroutinesNow() != goroutines {
+		if got := s.Stats().Timers - before; got != 2000 || goroutinesNow() > goroutines {
 			t.Errorf("got %d timers on %d more goroutines, want 2000 on none", got, goroutinesNow()-goroutines)
 		}
 	})
