@@ -39,10 +39,12 @@ func (c *checkpointer) run(ctx context.Context) {
 	}
 }
 
-// logSize is the length of the log file; 0 if there is none. It does not shrink
-// when the log starts again.
-func (c *checkpointer) logSize() int64 {
-	st, err := os.Stat(filepath.Join(c.s.dir, FileName+"-wal"))
+// logSize is the length of the log file; 0 if there is none. When the log starts
+// again it is cut back to LogBytes.
+func (c *checkpointer) logSize() int64 { return c.s.logSize() }
+
+func (s *Store) logSize() int64 {
+	st, err := os.Stat(filepath.Join(s.dir, FileName+"-wal"))
 	if err != nil {
 		return 0
 	}
@@ -51,14 +53,16 @@ func (c *checkpointer) logSize() int64 {
 
 func (c *checkpointer) once(ctx context.Context) error {
 	var busy, frames, moved int64
-	row := c.s.cdb.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)")
-	if err := row.Scan(&busy, &frames, &moved); err != nil {
+	c.s.moving.Lock()
+	err := c.s.cdb.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &frames, &moved)
+	c.s.moving.Unlock()
+	if err != nil {
 		return fmt.Errorf("checkpoint: %w", c.s.classify(err))
 	}
 	if frames*pageBytes < c.s.opt.LogBytes || frames == moved {
 		return nil
 	}
-	_, err := c.s.do(ctx, false, 0, func(b *batch) (uint64, error) {
+	_, err = c.s.do(ctx, false, 0, func(b *batch) (uint64, error) {
 		b.checkpoint = true
 		return 0, nil
 	})

@@ -86,7 +86,10 @@ type Store struct {
 	lock *os.File
 	wdb  *sql.DB // writer's connection
 	cdb  *sql.DB // checkpointer's
-	rdb  *sql.DB // readers'
+	// moving is held while the log is moved into the database: by the checkpointer,
+	// or by the writer when the log has outgrown it.
+	moving sync.Mutex
+	rdb    *sql.DB // readers'
 
 	stop      context.CancelFunc // of folder and checkpointer
 	helpers   sync.WaitGroup     // folder, checkpointer
@@ -172,7 +175,9 @@ func (s *Store) pool(n int, cacheBytes int64, pragmas ...string) (*sql.DB, error
 }
 
 func (s *Store) connect(ctx context.Context) (err error) {
-	if s.wdb, err = s.pool(1, s.opt.CacheBytes); err != nil {
+	// A log that starts again is cut back to the limit, so that its length tells how
+	// much is to be moved.
+	if s.wdb, err = s.pool(1, s.opt.CacheBytes, fmt.Sprintf("journal_size_limit(%d)", s.opt.LogBytes)); err != nil {
 		return err
 	}
 	if s.cdb, err = s.pool(1, 1<<20); err != nil {

@@ -94,13 +94,21 @@ func (w *writer) process(ctx context.Context, ops []*op) {
 	}
 }
 
+// logOutgrown is how many times LogBytes the log may become before the writer moves
+// it itself.
+const logOutgrown = 4
+
 // commit writes the batch in one transaction. After an error nothing of it is
 // stored, or the store has failed.
 func (w *writer) commit(ctx context.Context, b *batch) error {
-	if b.checkpoint {
+	if b.checkpoint || w.s.logSize() > logOutgrown*w.s.opt.LogBytes {
 		// Nobody else writes, so this leaves nothing, unless a reader is in the way;
-		// then the next one tries again.
-		if _, err := w.conn.ExecContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
+		// then the next one tries again. A checkpointer at work is waited for: that
+		// bounds the log where it is written faster than it is moved.
+		w.s.moving.Lock()
+		_, err := w.conn.ExecContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)")
+		w.s.moving.Unlock()
+		if err != nil {
 			return fmt.Errorf("checkpoint: %w", w.s.classify(err))
 		}
 	}
